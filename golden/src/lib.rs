@@ -1,0 +1,1 @@
+//! The floating-point reference: tensors, the Llama transformer, model loaders.

@@ -1,0 +1,1 @@
+//! Software on the host CPU: lowers a model to NPU commands.

@@ -1,0 +1,1 @@
+//! Number formats and operators, bit by bit.

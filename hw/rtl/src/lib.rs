@@ -1,0 +1,1 @@
+//! The RTL kernel: what every block is built of.

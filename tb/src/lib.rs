@@ -1,0 +1,1 @@
+//! The benches and the magpie command.
