@@ -1,1 +1,5 @@
-//! The benches and the magpie command.
+//! The benches and the `magpie` command.
+
+pub mod blocks;
+pub mod cmd;
+pub mod verify;

@@ -1,0 +1,18 @@
+# Magpie. `make help` lists the targets.
+CARGO ?= cargo
+MAGPIE = $(CARGO) run --quiet --release --package tb --bin magpie --
+PROP_CASES ?= 20000
+
+.PHONY: help verify test prop
+
+help: ## Explain each target
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+verify: ## The main job: run the testplan on the built-in model and print what was shown
+	$(MAGPIE) verify $(ARGS)
+
+test: ## Unit, property and integration tests of all crates
+	$(CARGO) test --workspace
+
+prop: ## The property tests with many cases (PROP_CASES=20000 each)
+	PROPTEST_CASES=$(PROP_CASES) $(CARGO) test --workspace --release

@@ -1,0 +1,21 @@
+//! The benches, one folder a block, and the registry that `magpie verify` runs.
+
+pub mod rtl;
+
+use crate::verify::{Plan, Test};
+
+/// The testplans, in the order in which they are reported.
+const PLANS: &[&str] = &[include_str!("../../testplan/rtl.toml")];
+
+/// All testplans.
+///
+/// # Errors
+/// Names the line of a plan that does not parse.
+pub fn plans() -> anyhow::Result<Vec<Plan>> {
+    PLANS.iter().map(|text| Ok(Plan::parse(text)?)).collect()
+}
+
+/// All tests of all blocks.
+pub fn tests() -> Vec<Test> {
+    [rtl::TESTS].concat()
+}

@@ -1,0 +1,146 @@
+//! Bench of the RTL kernel: each part against a plain model of what it promises.
+
+use crate::verify::{Case, Test};
+use rand::RngExt;
+use rtl::{
+    AddressGenerator, AddressIn, Fifo, FifoIn, Loops, Module, SkidBuffer, SkidIn, Sram, SramFault, SramIn, SramWrite,
+    Stream, WriteMode,
+};
+use std::collections::VecDeque;
+
+/// The tests of this block.
+pub const TESTS: &[Test] = &[
+    Test::new("rtl", "fifo", 3, 20, fifo),
+    Test::new("rtl", "skid", 1, 20, skid),
+    Test::new("rtl", "sram", 2, 20, sram),
+    Test::new("rtl", "address", 9, 200, address),
+];
+
+/// Cycles of one stream case.
+const CYCLES: u64 = 2_000;
+
+fn fifo(case: &mut Case) -> anyhow::Result<()> {
+    let depth = case.random.map_or(case.index + 1, |_| case.rng.random_range(1..20));
+    let (offer_rate, pop_rate) = (case.rng.random_range(0.1..1.0), case.rng.random_range(0.1..1.0));
+    let mut fifo = Fifo::new(depth, 0u32);
+    let mut model = VecDeque::new();
+    for n in 0..CYCLES as u32 {
+        let out = fifo.out();
+        case.equal("ready", model.len() < depth, out.ready);
+        case.equal("level", model.len(), out.level);
+        case.equal("head", model.front().copied(), out.head.valid.then_some(*out.head.data));
+        let offer = case.rng.random_bool(offer_rate);
+        let pop = case.rng.random_bool(pop_rate);
+        let (pushes, pops) = (offer && out.ready, pop && out.head.valid);
+        let depth_class = ["1", "2", "more"][depth.min(3) - 1];
+        let state = if model.is_empty() {
+            "empty"
+        } else if model.len() == depth {
+            "full"
+        } else {
+            "between"
+        };
+        let class = match (pushes, pops) {
+            (true, true) => "both",
+            (true, false) => "push",
+            (false, true) => "pop",
+            (false, false) if offer => "refused",
+            (false, false) => "none",
+        };
+        case.cover("fifo", &[("depth", depth_class), ("state", state), ("move", class)]);
+        if pops {
+            model.pop_front();
+        }
+        if pushes {
+            model.push_back(n);
+        }
+        fifo.clock(&FifoIn { push: Stream { valid: offer, data: &n }, pop });
+    }
+    case.cycles(CYCLES);
+    Ok(())
+}
+
+fn skid(case: &mut Case) -> anyhow::Result<()> {
+    let (offer_rate, ready_rate) = match case.random {
+        Some(_) => (case.rng.random_range(0.1..1.0), case.rng.random_range(0.1..1.0)),
+        None => (1.0, 1.0),
+    };
+    let mut skid = SkidBuffer::new(0u32);
+    let (mut sent, mut received) = (0u32, 0u32);
+    for _ in 0..CYCLES {
+        let out = skid.out();
+        let ready = case.rng.random_bool(ready_rate);
+        if out.head.fires(ready) {
+            case.equal("beat", received, *out.head.data);
+            received += 1;
+        }
+        case.check(sent - received <= 2, "more than two beats are inside");
+        let offer = case.rng.random_bool(offer_rate);
+        let takes = offer && out.ready;
+        skid.clock(&SkidIn { push: Stream { valid: offer, data: &sent }, ready });
+        sent += u32::from(takes);
+    }
+    if case.random.is_none() {
+        case.equal("beats at full rate", CYCLES as u32 - 1, received);
+    }
+    case.cycles(CYCLES);
+    Ok(())
+}
+
+fn sram(case: &mut Case) -> anyhow::Result<()> {
+    let mode = if case.index.is_multiple_of(2) { WriteMode::ReadFirst } else { WriteMode::WriteFirst };
+    let (depth, lanes) = (case.rng.random_range(1..20), case.rng.random_range(1..4));
+    let mut sram = Sram::<i32>::new(depth, lanes, mode);
+    let mut model: Vec<Option<Vec<i32>>> = vec![None; depth];
+    for _ in 0..CYCLES {
+        let read = case.rng.random_range(0..depth);
+        let write = case.rng.random_range(0..depth);
+        let data: Vec<i32> = (0..lanes).map(|_| case.rng.random()).collect();
+        let before = model[read].clone();
+        model[write] = Some(data.clone());
+        let expected = if mode == WriteMode::ReadFirst { before } else { model[read].clone() };
+        sram.clock(&SramIn { read: Some(read), write: Some(SramWrite { address: write, data: &data }) });
+        match expected {
+            Some(word) => case.equal_slices("word", &word, sram.out().data),
+            None => case.equal("fault", Some(SramFault::Uninitialised { address: read }), sram.out().fault),
+        };
+        sram.reset(); // clears the fault, keeps the contents
+    }
+    case.cycles(CYCLES);
+    Ok(())
+}
+
+fn address(case: &mut Case) -> anyhow::Result<()> {
+    let classes = [("negative", -3), ("zero", 0), ("positive", 5)];
+    let mut loops = Loops { base: case.rng.random_range(-1000..1000), counts: [0; 4], strides: [0; 4] };
+    for d in 0..4 {
+        loops.counts[d] = case.rng.random_range(1..5);
+        loops.strides[d] = case.rng.random_range(-500..500);
+    }
+    if case.random.is_none() {
+        let d = case.rng.random_range(0..4);
+        loops.strides[d] = classes[case.index / 3].1;
+        loops.counts[d] = [0, 1, 4][case.index % 3];
+        case.cover(
+            "address",
+            &[("stride", classes[case.index / 3].0), ("count", ["zero", "one", "many"][case.index % 3])],
+        );
+    }
+    let mut generator = AddressGenerator::<4>::default();
+    generator.clock(&AddressIn { start: Some(&loops), step: false });
+    let [a, b, c, d] = loops.counts.map(i64::from);
+    for n in 0..a * b * c * d {
+        let index = [n / (b * c * d), n / (c * d) % b, n / d % c, n % d];
+        let expected = loops.base + index.iter().zip(loops.strides).map(|(i, s)| i * s).sum::<i64>();
+        while case.rng.random_bool(0.2) {
+            generator.clock(&AddressIn { start: None, step: false });
+        }
+        let out = generator.out();
+        case.equal("address", (true, expected), (out.valid, out.address));
+        case.equal("index", index.map(|i| i as u32), out.index);
+        case.equal("done", n + 1 == a * b * c * d, out.done());
+        generator.clock(&AddressIn { start: None, step: true });
+    }
+    case.check(!generator.out().valid, "an address stands after the last");
+    Ok(())
+}

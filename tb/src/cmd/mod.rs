@@ -1,0 +1,3 @@
+//! The commands of `magpie`, one file each.
+
+pub mod verify;

@@ -1,0 +1,147 @@
+//! `magpie verify`: runs the testplan.
+
+use crate::{
+    blocks,
+    verify::{self, Options, Progress},
+};
+use anyhow::{Context, bail};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use std::{
+    io::{IsTerminal, Write},
+    path::{Path, PathBuf},
+    process::ExitCode,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+/// Runs the testplan and holds every block against its reference.
+///
+/// Exit code 0: everything planned ran, compared at least one value and agreed. 1: something did not. 2: the command could not be carried out.
+#[derive(clap::Args, Debug)]
+pub struct Args {
+    /// Only this block (see --list)
+    #[arg(long)]
+    block: Option<String>,
+    /// Only this point of the plan, e.g. mvp.gemm.projections
+    #[arg(long)]
+    point: Option<String>,
+    /// Only this case of each test: what a replay command gives
+    #[arg(long, value_name = "N")]
+    case: Option<usize>,
+    /// Seed of all random stimulus; the same seed gives the same run
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Multiplies the number of random cases
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
+    cases: f64,
+    /// Print the testplan and end
+    #[arg(long)]
+    list: bool,
+    /// Worker threads; default: one a core
+    #[arg(long, value_name = "N")]
+    threads: Option<usize>,
+    /// Write JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the run as JSON ("-": to standard output, with nothing else there)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Folder for the waveforms of failing cases
+    #[arg(long, default_value = "report/waves", value_name = "DIR")]
+    waves: PathBuf,
+}
+
+/// A bar on a terminal, a line every tenth of the way elsewhere.
+enum Meter {
+    Bar(ProgressBar),
+    Lines { tenths: AtomicUsize },
+}
+
+impl Meter {
+    fn new() -> Self {
+        if !std::io::stderr().is_terminal() {
+            return Self::Lines { tenths: AtomicUsize::new(0) };
+        }
+        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+        let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {pos}/{len} cases  {msg}");
+        Self::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+    }
+}
+
+impl Progress for Meter {
+    fn tick(&self, done: usize, total: usize, name: &str) {
+        match self {
+            Self::Bar(bar) => {
+                bar.set_length(total as u64);
+                bar.set_position(done as u64);
+                bar.set_message(name.to_string());
+                if done == total {
+                    bar.finish_and_clear();
+                }
+            }
+            Self::Lines { tenths } => {
+                let tenth = done * 10 / total;
+                if tenths.fetch_max(tenth, Ordering::Relaxed) < tenth {
+                    eprintln!("verify: {done} of {total} cases");
+                }
+            }
+        }
+    }
+}
+
+fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return std::io::stdout().write_all(text.as_bytes()).context("writing to standard output");
+    }
+    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// An unknown block or point, a bad factor, a report that cannot be written.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (plans, tests) = (blocks::plans()?, blocks::tests());
+    if let Some(block) = &args.block
+        && !plans.iter().any(|p| p.block == *block)
+    {
+        let known: Vec<_> = plans.iter().map(|p| p.block.as_str()).collect();
+        bail!("no block `{block}`: there are {}", known.join(", "));
+    }
+    if let Some(point) = &args.point
+        && !plans
+            .iter()
+            .any(|plan| plan.points.iter().any(|p| p.id == *point || format!("{}.{}", plan.block, p.id) == *point))
+    {
+        bail!("no point `{point}` in the testplan: `magpie verify --list` prints all");
+    }
+    if !(args.cases > 0.0 && args.cases <= 1e6) {
+        bail!("--cases {}: the factor must lie above 0 and at most at 1,000,000", args.cases);
+    }
+    if args.list {
+        let plans: Vec<_> = plans.into_iter().filter(|p| args.block.as_deref().is_none_or(|b| b == p.block)).collect();
+        print!("{}", verify::listing(&plans));
+        return Ok(ExitCode::SUCCESS);
+    }
+    std::fs::create_dir_all(&args.waves).with_context(|| format!("cannot make the folder {}", args.waves.display()))?;
+    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    let options = Options {
+        block: args.block.clone(),
+        point: args.point.clone(),
+        case: args.case,
+        seed: args.seed,
+        cases: args.cases,
+        threads,
+        waves: args.waves.clone(),
+    };
+    let result = verify::run(&plans, &tests, &options, &Meter::new());
+    if let Some(path) = &args.json {
+        write(path, &format!("{:#}\n", verify::json(&result)))?;
+    }
+    if let Some(path) = &args.junit {
+        write(path, &verify::junit(&result))?;
+    }
+    if args.json.as_deref() != Some(Path::new("-")) && args.junit.as_deref() != Some(Path::new("-")) {
+        print!("{}", verify::summary(&result));
+    }
+    Ok(if result.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}

@@ -1,0 +1,28 @@
+//! The `magpie` command.
+
+use clap::{Parser, Subcommand};
+use std::process::ExitCode;
+use tb::cmd;
+
+/// A bit-accurate, cycle-accurate model of an LLM-inference NPU, and the bench that proves it right.
+#[derive(Parser)]
+#[command(name = "magpie", version, propagate_version = true)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    Verify(cmd::verify::Args),
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Verify(args) => cmd::verify::run(&args),
+    };
+    result.unwrap_or_else(|error| {
+        eprintln!("magpie: {error:#}");
+        ExitCode::from(2)
+    })
+}

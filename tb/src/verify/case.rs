@@ -1,0 +1,239 @@
+//! One case of a test: its stimulus source, its scoreboard and its coverage.
+
+use super::{coverage::Coverage, plan::Plan};
+use rand::SeedableRng;
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::{fmt, path::PathBuf};
+
+/// A figure that a case measured.
+#[derive(Clone, Debug, serde::Serialize)]
+pub struct Measure {
+    /// What, in snake case with its unit: `snr_db`.
+    pub name: String,
+    /// The figure.
+    pub value: f64,
+}
+
+/// Where and around which cycle a failing case shall leave its waveform.
+#[derive(Clone, Debug)]
+pub struct TraceRequest {
+    /// The file to write.
+    pub path: PathBuf,
+    /// The first cycle at which the case saw a mismatch, if it knows one.
+    pub around: Option<u64>,
+}
+
+/// What one case did.
+#[derive(Clone, Debug, Default)]
+pub struct Outcome {
+    /// What the case was, where it has a name of its own.
+    pub label: Option<String>,
+    /// Cases run: 1, unless the case said that it stands for more.
+    pub cases: u64,
+    /// Values compared.
+    pub compared: u64,
+    /// Values that differed.
+    pub mismatches: u64,
+    /// Clock cycles simulated.
+    pub cycles: u64,
+    /// Wall time.
+    pub seconds: f64,
+    /// The first few differences, in words.
+    pub failures: Vec<String>,
+    /// First cycle with a mismatch.
+    pub mismatch_cycle: Option<u64>,
+    /// Figures, such as the signal-to-noise ratio.
+    pub measures: Vec<Measure>,
+    /// Coverage of this case.
+    pub coverage: Coverage,
+    /// The waveform that it left.
+    pub wave: Option<PathBuf>,
+}
+
+/// Differences written out in words; the rest are only counted.
+const FAILURES_KEPT: usize = 8;
+
+/// Handed to a test for each of its cases.
+pub struct Case<'a> {
+    /// Number of the case within its test: directed ones first, then random ones.
+    pub index: usize,
+    /// `Some(n)`: the n-th random case; `None`: a directed one.
+    pub random: Option<usize>,
+    /// The case's own generator; a named algorithm, so that a seed replays for ever.
+    pub rng: Xoshiro256PlusPlus,
+    block: &'static str,
+    plans: &'a [Plan],
+    trace: Option<TraceRequest>,
+    outcome: Outcome,
+}
+
+/// Seed of one case: the run's seed, the test's name and the case's number, mixed by FNV-1a.
+fn seed(run: u64, test: &str, index: usize) -> u64 {
+    let bytes = run.to_le_bytes().into_iter().chain(test.bytes()).chain((index as u64).to_le_bytes());
+    bytes.fold(0xcbf2_9ce4_8422_2325, |h, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3))
+}
+
+impl<'a> Case<'a> {
+    /// A case of `test`, fully determined by the run's seed and its number.
+    pub fn new(
+        plans: &'a [Plan],
+        test: &super::Test,
+        run_seed: u64,
+        index: usize,
+        trace: Option<TraceRequest>,
+    ) -> Self {
+        Self {
+            index,
+            random: index.checked_sub(test.directed),
+            rng: Xoshiro256PlusPlus::seed_from_u64(seed(run_seed, test.name, index)),
+            block: test.block,
+            plans,
+            trace,
+            outcome: Outcome { cases: 1, ..Outcome::default() },
+        }
+    }
+
+    /// Names the case in reports, e.g. `layers.0.q_proj`.
+    pub fn label(&mut self, label: impl Into<String>) {
+        self.outcome.label = Some(label.into());
+    }
+
+    /// Says that this case stands for `n` cases, such as all codes of a format.
+    pub fn stands_for(&mut self, n: u64) {
+        self.outcome.cases = n;
+    }
+
+    /// Counts simulated clock cycles.
+    pub fn cycles(&mut self, n: u64) {
+        self.outcome.cycles += n;
+    }
+
+    /// Counts `n` values that were compared elsewhere and found equal: for inner loops that compare whole slices.
+    pub fn agreed(&mut self, n: u64) {
+        self.outcome.compared += n;
+    }
+
+    /// Counts one value that differed, with what to say of it.
+    pub fn differed(&mut self, what: impl fmt::Display) {
+        self.outcome.compared += 1;
+        self.outcome.mismatches += 1;
+        if self.outcome.failures.len() < FAILURES_KEPT {
+            self.outcome.failures.push(what.to_string());
+        }
+    }
+
+    /// Remembers the clock cycle of the first mismatch, around which the waveform is written.
+    pub fn mismatch_at(&mut self, cycle: u64) {
+        self.outcome.mismatch_cycle.get_or_insert(cycle);
+    }
+
+    /// Compares one value.
+    pub fn equal<T: PartialEq + fmt::Debug>(&mut self, what: impl fmt::Display, expected: T, got: T) -> bool {
+        let same = expected == got;
+        if same {
+            self.agreed(1);
+        } else {
+            self.differed(format_args!("{what}: expected {expected:?}, got {got:?}"));
+        }
+        same
+    }
+
+    /// Compares two slices value by value; a difference in length is a mismatch of its own.
+    pub fn equal_slices<T: PartialEq + fmt::Debug>(
+        &mut self,
+        what: impl fmt::Display,
+        expected: &[T],
+        got: &[T],
+    ) -> bool {
+        if expected.len() != got.len() {
+            self.differed(format_args!("{what}: expected {} values, got {}", expected.len(), got.len()));
+            return false;
+        }
+        let before = self.outcome.mismatches;
+        for (i, (e, g)) in expected.iter().zip(got).enumerate() {
+            if e == g {
+                self.outcome.compared += 1;
+            } else {
+                self.differed(format_args!("{what}[{i}]: expected {e:?}, got {g:?}"));
+            }
+        }
+        self.outcome.mismatches == before
+    }
+
+    /// Compares an error with its derived bound; a NaN is never within.
+    pub fn within(&mut self, what: impl fmt::Display, error: f64, bound: f64) -> bool {
+        let inside = error <= bound;
+        if inside {
+            self.agreed(1);
+        } else {
+            self.differed(format_args!("{what}: error {error:e} is past its bound {bound:e}"));
+        }
+        inside
+    }
+
+    /// Checks something that is not a value of the design, such as a protocol rule; counts as one comparison.
+    pub fn check(&mut self, holds: bool, what: impl fmt::Display) -> bool {
+        if holds {
+            self.agreed(1);
+        } else {
+            self.differed(what);
+        }
+        holds
+    }
+
+    /// Keeps a figure for the reports.
+    pub fn measure(&mut self, name: impl Into<String>, value: f64) {
+        self.outcome.measures.push(Measure { name: name.into(), value });
+    }
+
+    /// Samples a covergroup of the block's plan: `case.cover("gemm", &[("m", "one"), ("n", "above")])`.
+    pub fn cover(&mut self, group: &str, classes: &[(&str, &str)]) {
+        self.outcome.coverage.sample(self.plans, self.block, group, classes);
+    }
+
+    /// Where to write a waveform, when this run of the case shall leave one. `None` in ordinary runs.
+    pub fn trace_request(&self) -> Option<&TraceRequest> {
+        self.trace.as_ref()
+    }
+
+    /// Mismatches so far.
+    pub fn mismatches(&self) -> u64 {
+        self.outcome.mismatches
+    }
+
+    /// Ends the case.
+    pub fn finish(self) -> Outcome {
+        self.outcome
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::Test;
+    use rand::Rng;
+
+    const TEST: Test = Test { block: "toy", name: "t", directed: 2, random: 2, exhaustive: false, run: |_| Ok(()) };
+
+    #[test]
+    fn cases_are_numbered_and_seeded_apart() {
+        let draw = |seed, index| Case::new(&[], &TEST, seed, index, None).rng.next_u64();
+        assert_eq!(draw(1, 0), draw(1, 0));
+        assert_ne!(draw(1, 0), draw(1, 1));
+        assert_ne!(draw(1, 0), draw(2, 0));
+        assert_eq!(Case::new(&[], &TEST, 1, 1, None).random, None);
+        assert_eq!(Case::new(&[], &TEST, 1, 3, None).random, Some(1));
+    }
+
+    #[test]
+    fn the_scoreboard_counts_and_describes() {
+        let mut case = Case::new(&[], &TEST, 1, 0, None);
+        assert!(case.equal("a", 1, 1));
+        assert!(!case.equal_slices("y", &[1, 2, 3], &[1, 0, 3]));
+        assert!(!case.equal_slices("z", &[1], &[]));
+        assert!(!case.within("e", f64::NAN, 1.0));
+        let outcome = case.finish();
+        assert_eq!((outcome.compared, outcome.mismatches), (6, 3));
+        assert_eq!(outcome.failures[0], "y[1]: expected 2, got 0");
+    }
+}
