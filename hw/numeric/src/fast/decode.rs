@@ -1,0 +1,107 @@
+//! Codes into FP32 values: always exact.
+
+use super::dispatch::{Kernel, dispatch};
+use crate::error::NumericError;
+use crate::flags::Flags;
+use crate::format::{FloatFormat, Format};
+use crate::ops::convert;
+use crate::round::Mode;
+
+/// The FP32 value of every code of a format of at most 8 bits. Codes wrap at the format's width.
+#[derive(Clone, Debug)]
+pub struct DecodeTable {
+    values: Box<[f32; 256]>,
+}
+
+impl DecodeTable {
+    /// Fills the table from the core. Wider formats than 8 bits keep their low 8 bits only: use the 16-bit functions.
+    pub fn new(format: impl Into<Format>) -> DecodeTable {
+        let format = format.into();
+        let value = |code| convert(format, FloatFormat::FP32.into(), code as u32, Mode::IEEE, &mut Flags::default());
+        DecodeTable { values: Box::new(std::array::from_fn(|code| f32::from_bits(value(code)))) }
+    }
+
+    /// The value of one code; a NaN is canonical.
+    #[inline(always)]
+    pub fn value(&self, code: u8) -> f32 {
+        self.values[code as usize]
+    }
+
+    /// The values of many.
+    ///
+    /// # Errors
+    /// `Length` if the slices differ in length.
+    pub fn decode_slice(&self, codes: &[u8], values: &mut [f32]) -> Result<(), NumericError> {
+        same_length(codes.len(), values.len())?;
+        for (value, code) in values.iter_mut().zip(codes) {
+            *value = self.value(*code);
+        }
+        Ok(())
+    }
+}
+
+/// BF16 is the top half of an FP32. NaNs become canonical.
+#[inline(always)]
+pub fn decode_bf16(code: u16) -> f32 {
+    super::canonical(f32::from_bits((code as u32) << 16))
+}
+
+/// FP16 into FP32, without branches. NaNs become canonical.
+#[inline(always)]
+pub fn decode_fp16(code: u16) -> f32 {
+    const EXPONENT: u32 = 0x7c00 << 13;
+    const REBIAS: u32 = (127 - 15) << 23;
+    let code = code as u32;
+    let magnitude = (code & 0x7fff) << 13;
+    let exponent = magnitude & EXPONENT;
+    let normal = magnitude + REBIAS;
+    // A subnormal gets the hidden one of 2^−14, which the subtraction takes away again, normalising on its way.
+    let one = f32::from_bits(REBIAS + (1 << 23));
+    let subnormal = (f32::from_bits(normal + (1 << 23)) - one).to_bits();
+    let special = if magnitude > EXPONENT { 0x7fc0_0000 } else { 0x7f80_0000 };
+    let bits = if exponent == 0 { subnormal } else { normal };
+    let bits = if exponent == EXPONENT { special } else { bits };
+    let sign = if magnitude > EXPONENT { 0 } else { (code & 0x8000) << 16 };
+    f32::from_bits(bits | sign)
+}
+
+struct Decode16<'a, F> {
+    codes: &'a [u16],
+    values: &'a mut [f32],
+    decode: F,
+}
+
+impl<F: Fn(u16) -> f32> Kernel for Decode16<'_, F> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (value, code) in self.values.iter_mut().zip(self.codes) {
+            *value = (self.decode)(*code);
+        }
+    }
+}
+
+/// BF16 codes into FP32 values.
+///
+/// # Errors
+/// `Length` if the slices differ in length.
+pub fn decode_bf16_slice(codes: &[u16], values: &mut [f32]) -> Result<(), NumericError> {
+    same_length(codes.len(), values.len())?;
+    dispatch(Decode16 { codes, values, decode: |code| decode_bf16(code) });
+    Ok(())
+}
+
+/// FP16 codes into FP32 values.
+///
+/// # Errors
+/// `Length` if the slices differ in length.
+pub fn decode_fp16_slice(codes: &[u16], values: &mut [f32]) -> Result<(), NumericError> {
+    same_length(codes.len(), values.len())?;
+    dispatch(Decode16 { codes, values, decode: |code| decode_fp16(code) });
+    Ok(())
+}
+
+pub(super) fn same_length(want: usize, got: usize) -> Result<(), NumericError> {
+    if got == want { Ok(()) } else { Err(NumericError::Length { what: "output", got, want }) }
+}
