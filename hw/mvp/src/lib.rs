@@ -1,1 +1,40 @@
-//! The matrix-vector processor.
+//! The matrix-vector processor: a weight-stationary systolic array with its feeders, accumulators and sequencer.
+//!
+//! ```text
+//!            weights (a column a cycle)   activations (a row a cycle)
+//!                      │                        │
+//!                 ┌────▼────┐  west edge  ┌─────▼─────┐
+//!                 │  skid   │             │   skid    │
+//!                 └────┬────┘             └─────┬─────┘
+//!   job ─► sequencer ──┴──► feeder (skew) ◄─────┘
+//!              │                 │ row r: r·L edges late
+//!              │ tag        ┌────▼─────────────────┐
+//!              │            │ PE ─ PE ─ PE ─ … ─ PE│ activations, weights, swap and load bits go east
+//!              │            │  │    │    │        │ │
+//!              │            │ PE ─ PE ─ PE ─ … ─ PE│ partial sums go south
+//!              │            └──┬────┬────┬────────┬┘
+//!              │            deskew: column c C−1−c edges late
+//!              └──────────► accumulator (D rows × C) ─► output FIFO ─► results (a row a cycle)
+//! ```
+//!
+//! docs/mvp.md gives the ports, the registers, the schedule and the closed form of its cycles.
+
+mod accumulator;
+mod array;
+mod config;
+mod feeder;
+mod gemm;
+mod mesh;
+mod pe;
+mod processor;
+mod sequencer;
+
+pub use accumulator::{Accumulator, AccumulatorIn, OutRow, Tag};
+pub use array::Array;
+pub use config::{Config, ConfigError, Job, JobError};
+pub use feeder::{Deskew, Feeder};
+pub use gemm::{GemmError, GemmResult, gemm, gemm_cycles};
+pub use mesh::{Mesh, SystolicArray, WestEdge, WestRow};
+pub use pe::{Pe, PeIn, PeOut};
+pub use processor::{Counters, Processor, ProcessorIn, ProcessorOut};
+pub use sequencer::{Sequencer, Step, Tile};

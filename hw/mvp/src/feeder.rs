@@ -1,0 +1,172 @@
+use crate::WestRow;
+use rtl::{Format, Visitor};
+
+/// The skew of the western edge: row r's wires arrive r·L edges after row 0's, which pass straight through.
+///
+/// A triangle of registers. Here it is one history of whole edges, written a row a cycle: stage i of row r is what that row was
+/// given i + 1 edges ago.
+#[derive(Clone, Debug)]
+pub struct Feeder {
+    rows: usize,
+    latency: usize,
+    /// A ring of edges; `at` is the one written next, the oldest.
+    history: Vec<WestRow>,
+    at: usize,
+}
+
+impl Feeder {
+    /// A feeder for `rows` rows whose elements take `latency` (L) edges.
+    pub fn new(rows: usize, latency: usize) -> Self {
+        let stages = ((rows - 1) * latency).max(1);
+        Self { rows, latency, history: vec![WestRow::default(); stages * rows], at: 0 }
+    }
+
+    fn stages(&self) -> usize {
+        self.history.len() / self.rows
+    }
+
+    /// Position in the ring of what row `r` was given `age` edges ago, 1..=stages.
+    fn slot(&self, r: usize, age: usize) -> usize {
+        let stages = self.stages();
+        let edge = if self.at >= age { self.at - age } else { self.at + stages - age };
+        edge * self.rows + r
+    }
+
+    /// The wires into the array, from the registers and this cycle's input.
+    pub fn west(&self, input: &[WestRow], out: &mut Vec<WestRow>) {
+        out.clear();
+        out.push(input[0]);
+        out.extend((1..self.rows).map(|r| self.history[self.slot(r, r * self.latency)]));
+    }
+
+    /// The edge.
+    pub fn clock(&mut self, enable: bool, input: &[WestRow]) {
+        if enable {
+            self.history[self.at * self.rows..][..self.rows].copy_from_slice(input);
+            self.at = if self.at + 1 == self.stages() { 0 } else { self.at + 1 };
+        }
+    }
+
+    /// Empties every stage.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.rows, self.latency);
+    }
+
+    /// Shows stage i of row r as `row_r.*_q_i`.
+    pub fn visit(&mut self, v: &mut impl Visitor) {
+        for r in 1..self.rows {
+            v.scope(("row", r), |v| {
+                for i in 0..r * self.latency {
+                    let slot = self.slot(r, i + 1);
+                    let stage = &mut self.history[slot];
+                    v.reg(("act_q", i), 8, Format::Signed, &mut stage.act);
+                    v.reg(("valid_q", i), 1, Format::Unsigned, &mut stage.valid);
+                    v.reg(("swap_q", i), 1, Format::Unsigned, &mut stage.swap);
+                    v.reg(("weight_q", i), 8, Format::Signed, &mut stage.weight);
+                    v.reg(("load_q", i), 1, Format::Unsigned, &mut stage.load);
+                    v.reg(("keep_q", i), 1, Format::Unsigned, &mut stage.keep);
+                }
+            });
+        }
+    }
+}
+
+/// The deskew of the southern edge: column c's partial sums are held C − 1 − c edges, so that a row of results stands side by side.
+///
+/// Kept as one history of whole edges, like [`Feeder`].
+#[derive(Clone, Debug)]
+pub struct Deskew {
+    cols: usize,
+    history: Vec<i32>,
+    at: usize,
+    row: Vec<i32>,
+}
+
+impl Deskew {
+    /// A deskew for `cols` columns.
+    pub fn new(cols: usize) -> Self {
+        let stages = (cols - 1).max(1);
+        Self { cols, history: vec![0; stages * cols], at: 0, row: vec![0; cols] }
+    }
+
+    fn slot(&self, c: usize, age: usize) -> usize {
+        let stages = self.history.len() / self.cols;
+        let edge = if self.at >= age { self.at - age } else { self.at + stages - age };
+        edge * self.cols + c
+    }
+
+    /// The aligned row: the registers of all columns but the last, which passes straight through.
+    pub fn row(&mut self, south: &[i32]) -> &[i32] {
+        let last = self.cols - 1;
+        for c in 0..last {
+            self.row[c] = self.history[self.slot(c, last - c)];
+        }
+        self.row[last] = south[last];
+        &self.row
+    }
+
+    /// The edge.
+    pub fn clock(&mut self, enable: bool, south: &[i32]) {
+        if enable {
+            let stages = self.history.len() / self.cols;
+            self.history[self.at * self.cols..][..self.cols].copy_from_slice(south);
+            self.at = if self.at + 1 == stages { 0 } else { self.at + 1 };
+        }
+    }
+
+    /// Empties every stage.
+    pub fn reset(&mut self) {
+        *self = Self::new(self.cols);
+    }
+
+    /// Shows stage i of column c as `col_c.psum_q_i`.
+    pub fn visit(&mut self, v: &mut impl Visitor) {
+        let last = self.cols - 1;
+        for c in 0..last {
+            v.scope(("col", c), |v| {
+                for i in 0..last - c {
+                    let slot = self.slot(c, i + 1);
+                    v.reg(("psum_q", i), 32, Format::Signed, &mut self.history[slot]);
+                }
+            });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn row_r_is_late_by_r_times_the_latency() {
+        for (rows, latency) in [(1, 1), (2, 1), (5, 1), (4, 4)] {
+            let mut feeder = Feeder::new(rows, latency);
+            let mut west = Vec::new();
+            for t in 0..60i32 {
+                let input: Vec<_> =
+                    (0..rows).map(|r| WestRow { act: (t + r as i32) as i8, ..WestRow::default() }).collect();
+                feeder.west(&input, &mut west);
+                for (r, wires) in west.iter().enumerate() {
+                    let then = t - (r * latency) as i32;
+                    assert_eq!(wires.act, if then < 0 { 0 } else { (then + r as i32) as i8 }, "row {r} at {t}");
+                }
+                feeder.clock(true, &input);
+                feeder.clock(false, &vec![WestRow::default(); rows]);
+            }
+        }
+    }
+
+    #[test]
+    fn skewed_columns_come_out_side_by_side() {
+        for cols in [1, 2, 5] {
+            let mut deskew = Deskew::new(cols);
+            for t in 0..40 {
+                let south: Vec<i32> = (0..cols as i32).map(|c| t - c).collect(); // column c is c edges late
+                if t >= cols as i32 {
+                    assert_eq!(deskew.row(&south), vec![t - (cols as i32 - 1); cols]);
+                }
+                deskew.clock(true, &south);
+            }
+        }
+    }
+}

@@ -1,0 +1,245 @@
+use crate::{
+    Accumulator, AccumulatorIn, Config, Deskew, Feeder, Job, OutRow, Sequencer, Step, SystolicArray, Tag, WestEdge,
+    WestRow,
+};
+use rtl::{Fifo, FifoIn, Format, Module, SkidBuffer, SkidIn, SramFault, Stream, Visitor};
+
+/// Counters of a job, 64 bits each, cleared by its start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Counters {
+    /// Edges from the first weight to the last sum, stalls included.
+    pub cycles: u64,
+    /// Element-edges that did a wanted multiply-accumulate: M·N·K at the end of a job.
+    pub active: u64,
+    /// Edges on which no row entered because weights had to come first.
+    pub exposed: u64,
+    /// Edges of the final drain.
+    pub drain: u64,
+    /// Edges lost waiting for activations.
+    pub starved_x: u64,
+    /// Edges lost waiting for weights (and not for activations).
+    pub starved_w: u64,
+    /// Edges lost to a full output FIFO.
+    pub blocked: u64,
+}
+
+/// Wires into a [`Processor`].
+#[derive(Clone, Copy, Debug)]
+pub struct ProcessorIn<'a> {
+    /// A job; taken if the processor is idle.
+    pub start: Option<Job>,
+    /// A row of R activations, INT8; lanes past K are ignored.
+    pub x: Stream<&'a Vec<i8>>,
+    /// A column of R weights, INT8; of each tile the last valid column first.
+    pub w: Stream<&'a Vec<i8>>,
+    /// The consumer takes a row of results.
+    pub ready: bool,
+}
+
+/// Wires out of a [`Processor`].
+pub struct ProcessorOut<'a> {
+    /// No job is under way; results may still stand in the FIFO.
+    pub idle: bool,
+    /// An activation row will be taken.
+    pub x_ready: bool,
+    /// A weight column will be taken.
+    pub w_ready: bool,
+    /// Results: for each M-block, for each n-tile, row by row.
+    pub y: Stream<&'a OutRow>,
+    /// Counters of the job that runs or ran last.
+    pub counters: Counters,
+    /// A sum left 32 bits; sticky until reset.
+    pub overflow: bool,
+    /// The accumulator read a row that it never wrote: never in a sound design.
+    pub fault: Option<SramFault>,
+}
+
+/// The GEMM datapath: sequencer, feeder, array, deskew, accumulator and output FIFO.
+///
+/// Generic over the array, so that the mesh and the fast array run in the same surroundings. A missing operand or a full
+/// output FIFO freezes everything for that edge: stalls change the time, never a bit.
+#[derive(Clone, Debug)]
+pub struct Processor<A> {
+    config: Config,
+    x: SkidBuffer<Vec<i8>>,
+    w: SkidBuffer<Vec<i8>>,
+    sequencer: Sequencer,
+    feeder: Feeder,
+    array: A,
+    deskew: Deskew,
+    /// RL + C − 1 stages; a ring, `tag_at` the oldest.
+    tags: Vec<Tag>,
+    tag_at: usize,
+    accumulator: Accumulator,
+    output: Fifo<OutRow>,
+    counters: Counters,
+    wires: Wires,
+}
+
+/// Wires of one cycle that are too wide to copy about: scratch, not state.
+#[derive(Clone, Debug)]
+struct Wires {
+    input: Vec<WestRow>,
+    west: Vec<WestRow>,
+    sum: OutRow,
+}
+
+impl<A: SystolicArray> Processor<A> {
+    /// A processor, reset.
+    pub fn new(config: Config) -> Self {
+        let Config { rows, cols, depth } = config;
+        let latency = config.mac_latency();
+        Self {
+            config,
+            x: SkidBuffer::new(vec![0; rows]),
+            w: SkidBuffer::new(vec![0; rows]),
+            sequencer: Sequencer::new(config),
+            feeder: Feeder::new(rows, latency),
+            array: A::new(rows, cols),
+            deskew: Deskew::new(cols),
+            tags: vec![Tag::default(); rows * latency + cols - 1],
+            tag_at: 0,
+            accumulator: Accumulator::new(config),
+            output: Fifo::new(depth, OutRow::blank(cols)),
+            counters: Counters::default(),
+            wires: Wires {
+                input: vec![WestRow::default(); rows],
+                west: Vec::with_capacity(rows),
+                sum: OutRow::blank(cols),
+            },
+        }
+    }
+
+    /// Its shape.
+    pub fn config(&self) -> Config {
+        self.config
+    }
+
+    /// The western edge before the skew. Lanes that do not count are gated to zero.
+    fn west_input(&mut self, step: &Step) {
+        let (x, w) = (self.x.out().head.data, self.w.out().head.data);
+        for (r, wires) in self.wires.input.iter_mut().enumerate() {
+            let valid = step.row.is_some_and(|depth| r < depth);
+            *wires = WestRow {
+                act: if valid { x[r] } else { 0 },
+                valid,
+                swap: step.swap,
+                weight: if step.load && !step.masked { w[r] } else { 0 },
+                load: step.load,
+                keep: step.keep,
+            };
+        }
+    }
+
+    fn count(&mut self, step: &Step, no_x: bool, no_w: bool, blocked: bool) {
+        if !step.busy {
+            return;
+        }
+        let counters = &mut self.counters;
+        counters.cycles += 1;
+        if blocked {
+            counters.blocked += 1;
+        } else if no_x {
+            counters.starved_x += 1;
+        } else if no_w {
+            counters.starved_w += 1;
+        } else {
+            counters.active += step.active as u64;
+            counters.exposed += u64::from(step.exposed);
+            counters.drain += u64::from(step.row.is_none() && !step.exposed);
+        }
+    }
+}
+
+impl<A: SystolicArray> Module for Processor<A> {
+    type In<'a> = ProcessorIn<'a>;
+    type Out<'a> = ProcessorOut<'a>;
+
+    fn out(&self) -> ProcessorOut<'_> {
+        ProcessorOut {
+            idle: self.sequencer.idle(),
+            x_ready: self.x.out().ready,
+            w_ready: self.w.out().ready,
+            y: self.output.out().head,
+            counters: self.counters,
+            overflow: self.accumulator.overflow(),
+            fault: self.accumulator.fault(),
+        }
+    }
+
+    fn clock(&mut self, i: &ProcessorIn<'_>) {
+        let step = self.sequencer.step();
+        let wants_w = step.load && !step.masked;
+        let no_x = step.row.is_some() && !self.x.out().head.valid;
+        let no_w = wants_w && !self.w.out().head.valid;
+        let offers = self.accumulator.offers();
+        let blocked = offers && !self.output.out().ready;
+        let enable = step.busy && !no_x && !no_w && !blocked;
+
+        self.west_input(&step);
+        self.feeder.west(&self.wires.input, &mut self.wires.west);
+        self.accumulator.sum(&mut self.wires.sum);
+
+        // From the output back to the inputs: each part is clocked before those whose outputs it reads.
+        let push = Stream { valid: offers && enable, data: &self.wires.sum };
+        self.output.clock(&FifoIn { push, pop: i.ready });
+        let south = self.array.out();
+        let row = self.deskew.row(&south);
+        self.accumulator.clock(&AccumulatorIn { enable, tag: self.tags[self.tag_at], row }, &self.wires.sum);
+        self.deskew.clock(enable, &south);
+        drop(south);
+        self.array.clock(&WestEdge { enable, rows: &self.wires.west });
+        self.feeder.clock(enable, &self.wires.input);
+        if enable {
+            self.tags[self.tag_at] = step.tag;
+            self.tag_at = if self.tag_at + 1 == self.tags.len() { 0 } else { self.tag_at + 1 };
+        }
+        if !step.busy && i.start.is_some() {
+            self.counters = Counters::default();
+        }
+        self.count(&step, no_x, no_w, blocked);
+        self.sequencer.clock(i.start, enable);
+        self.x.clock(&SkidIn { push: i.x, ready: enable && step.row.is_some() });
+        self.w.clock(&SkidIn { push: i.w, ready: enable && wants_w });
+    }
+
+    fn reset(&mut self) {
+        self.x.reset();
+        self.w.reset();
+        self.sequencer.reset();
+        self.feeder.reset();
+        self.array.reset();
+        self.deskew.reset();
+        self.tags.fill(Tag::default());
+        self.accumulator.reset();
+        self.output.reset();
+        self.counters = Counters::default();
+    }
+
+    fn visit(&mut self, v: &mut impl Visitor) {
+        v.scope("x_skid", |v| self.x.visit(v));
+        v.scope("w_skid", |v| self.w.visit(v));
+        v.scope("sequencer", |v| self.sequencer.visit(v));
+        v.scope("feeder", |v| self.feeder.visit(v));
+        v.scope("array", |v| self.array.visit(v));
+        v.scope("deskew", |v| self.deskew.visit(v));
+        v.scope("tags", |v| {
+            let stages = self.tags.len();
+            for i in 0..stages {
+                self.tags[(self.tag_at + stages - 1 - i) % stages].visit(i, v);
+            }
+        });
+        v.scope("accumulator", |v| self.accumulator.visit(v));
+        v.scope("output", |v| self.output.visit(v));
+        v.scope("counters", |v| {
+            let Counters { cycles, active, exposed, drain, starved_x, starved_w, blocked } = &mut self.counters;
+            v.reg("cycles_q", 64, Format::Unsigned, cycles);
+            v.reg("active_q", 64, Format::Unsigned, active);
+            v.reg("exposed_q", 64, Format::Unsigned, exposed);
+            v.reg("drain_q", 64, Format::Unsigned, drain);
+            v.reg("starved_x_q", 64, Format::Unsigned, starved_x);
+            v.reg("starved_w_q", 64, Format::Unsigned, starved_w);
+            v.reg("blocked_q", 64, Format::Unsigned, blocked);
+        });
+    }
+}
