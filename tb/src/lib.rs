@@ -2,4 +2,6 @@
 
 pub mod blocks;
 pub mod cmd;
+pub mod ratio;
 pub mod verify;
+pub mod wave;

@@ -1,0 +1,364 @@
+use super::plan::{Cell, Declaration, Plan, Variable, write};
+use super::{Backend, Fst, Glob, Summary, TraceOptions, Trigger, UNITS_PER_CYCLE, Vcd, WaveError};
+use rtl::{Layout, Module, Name, Signal, Visitor};
+use std::collections::VecDeque;
+use std::path::Path;
+
+/// Most memory that the cycles before a trigger may take.
+const HISTORY_BYTES: u64 = 1 << 30;
+
+/// What a bench gives each cycle to. `()` is the trace that is off: it compiles to nothing.
+pub trait Tracer {
+    /// Shows the state of `cycle`. Cycles ascend.
+    ///
+    /// # Errors
+    /// Those of [`Trace::sample`].
+    fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError>;
+}
+
+impl Tracer for () {
+    #[inline(always)]
+    fn sample<M: Module>(&mut self, _: u64, _: &mut M) -> Result<(), WaveError> {
+        Ok(())
+    }
+}
+
+impl<T: Tracer> Tracer for Option<T> {
+    #[inline]
+    fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        self.as_mut().map_or(Ok(()), |t| t.sample(cycle, module))
+    }
+}
+
+impl<T: Tracer> Tracer for &mut T {
+    #[inline]
+    fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        (**self).sample(cycle, module)
+    }
+}
+
+impl<B: Backend> Tracer for Trace<B> {
+    #[inline]
+    fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        Trace::sample(self, cycle, module)
+    }
+}
+
+/// A waveform under way.
+pub struct Trace<B = Box<dyn Backend + Send>> {
+    backend: B,
+    top: String,
+    globs: Vec<Glob>,
+    /// As given, one a glob.
+    patterns: Vec<String>,
+    /// Cycles yet to be written lie in here.
+    window: std::ops::Range<u64>,
+    max_bytes: u64,
+    trigger: Option<Trigger>,
+    /// Cycles before the trigger, oldest first, with the values of all signals walked.
+    history: VecDeque<(u64, Vec<u64>)>,
+    /// A buffer to use again.
+    spare: Vec<u64>,
+    /// None before the first walk.
+    plan: Option<Plan>,
+    last_sample: Option<u64>,
+    summary: Summary,
+}
+
+impl Trace {
+    /// Starts a trace whose format the file's name tells: `.vcd` or `.fst`. `top` names the outermost scope.
+    ///
+    /// # Errors
+    /// [`WaveError::Create`], [`WaveError::UnknownFormat`], [`WaveError::BadGlob`].
+    pub fn create(path: impl AsRef<Path>, top: &str, options: &TraceOptions) -> Result<Self, WaveError> {
+        let path = path.as_ref();
+        let backend: Box<dyn Backend + Send> = match path.extension().and_then(|e| e.to_str()) {
+            Some("vcd") => Box::new(Vcd::create(path)?),
+            Some("fst") => Box::new(Fst::create(path)?),
+            _ => return Err(WaveError::UnknownFormat(path.into())),
+        };
+        Self::with_backend(backend, top, options)
+    }
+}
+
+impl<B: Backend> Trace<B> {
+    /// Starts a trace on any back end.
+    ///
+    /// # Errors
+    /// [`WaveError::BadGlob`].
+    pub fn with_backend(backend: B, top: &str, options: &TraceOptions) -> Result<Self, WaveError> {
+        Ok(Self {
+            backend,
+            top: top.into(),
+            globs: options.scopes.iter().map(|s| Glob::new(s)).collect::<Result<_, _>>()?,
+            patterns: options.scopes.clone(),
+            window: options.window.clone(),
+            max_bytes: options.max_bytes,
+            trigger: options.trigger.clone(),
+            history: VecDeque::new(),
+            spare: Vec::new(),
+            plan: None,
+            last_sample: None,
+            summary: Summary::default(),
+        })
+    }
+
+    /// Shows the state of `cycle`; cycles ascend. The first call walks the module once, whatever the window, to declare
+    /// its signals, so that a mistyped path is known at once.
+    ///
+    /// # Errors
+    /// A pattern or path that nothing answers to, a failed write, cycles that do not ascend, a module that changed shape.
+    #[inline]
+    pub fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        if self.plan.is_some() && !self.window.contains(&cycle) {
+            return Ok(());
+        }
+        self.sample_inside(cycle, module)
+    }
+
+    /// No later cycle will be written.
+    pub fn is_done(&self) -> bool {
+        self.last_sample.is_some_and(|c| c.saturating_add(1) >= self.window.end)
+    }
+
+    /// Completes the file.
+    ///
+    /// # Errors
+    /// [`WaveError::Write`].
+    pub fn finish(mut self) -> Result<Summary, WaveError> {
+        if self.plan.is_none() {
+            self.plan = Some(Declaration::new(&self.top, &self.globs, None).plan(&mut self.backend));
+        }
+        let end = self.summary.span.map_or(0, |(_, last)| (last + 1) * UNITS_PER_CYCLE);
+        self.backend.finish(end)?;
+        Ok(Summary { bytes: self.backend.bytes(), ..self.summary })
+    }
+
+    fn sample_inside<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        if let Some(last) = self.last_sample.filter(|&last| cycle <= last) {
+            return Err(WaveError::TimeBackwards { last, cycle });
+        }
+        if cycle >= u64::MAX / UNITS_PER_CYCLE {
+            return Err(WaveError::TimeTooLarge(cycle));
+        }
+        self.last_sample = Some(cycle);
+        let first = if self.plan.is_none() { Some(self.declare(module)?) } else { None };
+        if !self.window.contains(&cycle) {
+            return self.backend.check();
+        }
+        match self.trigger.take() {
+            Some(trigger) => {
+                let values = first.map_or_else(|| self.collect(module), Ok)?;
+                self.wait(trigger, cycle, values);
+            }
+            None if self.summary.span.is_none() => {
+                let values = first.map_or_else(|| self.collect(module), Ok)?;
+                self.write_first(cycle, &values);
+            }
+            None => self.write_walk(cycle, module)?,
+        }
+        self.backend.check()
+    }
+
+    /// The first walk. Returns its values.
+    fn declare<M: Module>(&mut self, module: &mut M) -> Result<Vec<u64>, WaveError> {
+        let trigger = self.trigger.as_ref().map(|t| t.path.as_str());
+        let mut declaration = Declaration::new(&self.top, &self.globs, trigger);
+        module.visit(&mut declaration);
+        let unmatched = declaration.matched.iter().position(|m| !m);
+        let values = std::mem::take(&mut declaration.values);
+        let plan = declaration.plan(&mut self.backend);
+        if let Some(i) = unmatched {
+            let nearby = self.nearby(module, "");
+            return Err(WaveError::NothingMatches { pattern: self.patterns[i].clone(), top: self.top.clone(), nearby });
+        }
+        if let Some(trigger) = &self.trigger {
+            if plan.trigger.is_none() {
+                let last = trigger.path.rsplit('.').next().unwrap_or_default();
+                return Err(WaveError::NoSuchSignal { path: trigger.path.clone(), nearby: self.nearby(module, last) });
+            }
+            let (pre, signals) = (trigger.pre, values.len());
+            if pre.saturating_add(1).saturating_mul(8 * signals as u64) > HISTORY_BYTES {
+                return Err(WaveError::HistoryTooLarge { pre, signals, limit: HISTORY_BYTES });
+            }
+        }
+        self.summary.variables = plan.declared;
+        self.plan = Some(plan);
+        Ok(values)
+    }
+
+    /// A few paths that end in `name`, or else a few of all.
+    fn nearby<M: Module>(&self, module: &mut M, name: &str) -> String {
+        let layout = Layout::of(module);
+        let paths = || layout.paths.iter().map(|p| &p.path);
+        let mut some: Vec<_> = paths().filter(|p| p.rsplit('.').next() == Some(name)).take(4).collect();
+        if some.is_empty() {
+            some = paths().take(4).collect();
+        }
+        some.iter().map(|p| format!("{}.{p}", self.top)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// Walks without writing.
+    fn collect<M: Module>(&mut self, module: &mut M) -> Result<Vec<u64>, WaveError> {
+        let Some(plan) = &self.plan else { return Ok(Vec::new()) };
+        let expected = plan.cells.len();
+        let mut values = std::mem::take(&mut self.spare);
+        values.clear();
+        values.reserve(expected);
+        let mut walk = Collection { enter: &plan.enter, next: 0, values };
+        module.visit(&mut walk);
+        let found = walk.values.len();
+        if found == expected { Ok(walk.values) } else { Err(WaveError::WalkChanged { expected, found }) }
+    }
+
+    /// Keeps a cycle, or writes all that are kept if the trigger fires in it.
+    fn wait(&mut self, trigger: Trigger, cycle: u64, values: Vec<u64>) {
+        let watched = self.plan.as_ref().and_then(|p| p.trigger).map(|i| values[i]);
+        self.history.push_back((cycle, values));
+        while self.history.front().is_some_and(|&(c, _)| cycle - c > trigger.pre) {
+            self.spare = self.history.pop_front().map(|(_, values)| values).unwrap_or_default();
+        }
+        if watched != Some(trigger.value) {
+            self.trigger = Some(trigger);
+            return;
+        }
+        self.window.end = self.window.end.min(cycle.saturating_add(trigger.post).saturating_add(1));
+        for (cycle, values) in std::mem::take(&mut self.history) {
+            if self.summary.span.is_none() {
+                self.write_first(cycle, &values)
+            } else {
+                self.write_values(cycle, &values)
+            }
+        }
+    }
+
+    /// The first cycle of the file: every value.
+    fn write_first(&mut self, cycle: u64, values: &[u64]) {
+        let Some(plan) = &mut self.plan else { return };
+        self.backend.time(cycle * UNITS_PER_CYCLE);
+        self.backend.initial(true);
+        clock_edge(&mut self.backend, plan, cycle);
+        for (i, &value) in values.iter().enumerate() {
+            plan.cells[i].last = value;
+            self.summary.changes += plan.write(&mut self.backend, i, None, value);
+        }
+        self.backend.initial(false);
+        self.close(cycle);
+    }
+
+    /// A later cycle whose values were kept.
+    fn write_values(&mut self, cycle: u64, values: &[u64]) {
+        let Some(plan) = &mut self.plan else { return };
+        self.backend.time(cycle * UNITS_PER_CYCLE);
+        clock_edge(&mut self.backend, plan, cycle);
+        for (i, &value) in values.iter().enumerate() {
+            let Cell { last, care } = plan.cells[i];
+            if (last ^ value) & care != 0 {
+                plan.cells[i].last = value;
+                self.summary.changes += plan.write(&mut self.backend, i, Some(last), value);
+            }
+        }
+        self.close(cycle);
+    }
+
+    /// A later cycle, written while walking.
+    fn write_walk<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        let Some(plan) = &mut self.plan else { return Ok(()) };
+        self.backend.time(cycle * UNITS_PER_CYCLE);
+        clock_edge(&mut self.backend, plan, cycle);
+        let (enter, cells, variables) = plan.split();
+        let backend = &mut self.backend;
+        let mut walk = Changes { enter, cells, variables, backend, scope: 0, next: 0, changes: 0 };
+        module.visit(&mut walk);
+        let (found, changes) = (walk.next, walk.changes);
+        let expected = plan.cells.len();
+        if found != expected {
+            return Err(WaveError::WalkChanged { expected, found });
+        }
+        self.summary.changes += changes;
+        self.close(cycle);
+        Ok(())
+    }
+
+    /// The falling edge, and the books.
+    fn close(&mut self, cycle: u64) {
+        self.backend.time(cycle * UNITS_PER_CYCLE + UNITS_PER_CYCLE / 2);
+        if let Some(clock) = self.plan.as_ref().and_then(|p| p.clock) {
+            self.backend.bits(clock, 1, 0);
+        }
+        self.summary.changes += 3; // clk twice, cycle once
+        self.summary.cycles += 1;
+        self.summary.span = Some((self.summary.span.map_or(cycle, |(first, _)| first), cycle));
+        if self.backend.bytes() > self.max_bytes {
+            self.summary.truncated = true;
+            self.window.end = cycle + 1;
+        }
+    }
+}
+
+fn clock_edge(backend: &mut impl Backend, plan: &Plan, cycle: u64) {
+    if let (Some(clk), Some(counter)) = (plan.clock, plan.cycle) {
+        backend.bits(clk, 1, 1);
+        backend.bits(counter, 64, cycle);
+    }
+}
+
+/// Whether scope number `next` of the walk is entered; counts it.
+#[inline]
+fn enters(enter: &[bool], next: &mut usize) -> bool {
+    let i = *next;
+    *next += 1;
+    enter.get(i).copied().unwrap_or(false)
+}
+
+struct Collection<'a> {
+    enter: &'a [bool],
+    next: usize,
+    values: Vec<u64>,
+}
+
+impl Visitor for Collection<'_> {
+    fn enter(&mut self, _: Name) -> bool {
+        enters(self.enter, &mut self.next)
+    }
+    fn leave(&mut self) {}
+    fn signal(&mut self, _: Signal, value: u64) -> u64 {
+        self.values.push(value);
+        value
+    }
+}
+
+struct Changes<'a, B> {
+    enter: &'a [bool],
+    cells: &'a mut [Cell],
+    variables: &'a [Option<Variable>],
+    backend: &'a mut B,
+    scope: usize,
+    next: usize,
+    changes: u64,
+}
+
+impl<B: Backend> Visitor for Changes<'_, B> {
+    #[inline]
+    fn enter(&mut self, _: Name) -> bool {
+        enters(self.enter, &mut self.scope)
+    }
+
+    #[inline]
+    fn leave(&mut self) {}
+
+    #[inline]
+    fn signal(&mut self, _: Signal, value: u64) -> u64 {
+        if let Some(cell) = self.cells.get_mut(self.next) {
+            let last = cell.last;
+            if (last ^ value) & cell.care != 0 {
+                cell.last = value;
+                if let Some(variable) = &self.variables[self.next] {
+                    self.changes += write(self.backend, variable, Some(last), value);
+                }
+            }
+        }
+        self.next += 1;
+        value
+    }
+}
