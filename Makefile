@@ -3,7 +3,7 @@ CARGO ?= cargo
 MAGPIE = $(CARGO) run --quiet --release --package tb --bin magpie --
 PROP_CASES ?= 20000
 
-.PHONY: help verify test prop
+.PHONY: help verify test prop bench
 
 help: ## Explain each target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,3 +16,6 @@ test: ## Unit, property and integration tests of all crates
 
 prop: ## The property tests with many cases (PROP_CASES=20000 each)
 	PROPTEST_CASES=$(PROP_CASES) $(CARGO) test --workspace --release
+
+bench: ## Benchmarks, each as the ratio of two runs side by side
+	$(CARGO) bench --package tb

@@ -41,7 +41,7 @@ fn step(nodes: &mut [Node], state: &mut u64) {
             Node::Scope(inner) => step(inner, state),
             Node::Signal { value, width, calm, .. } => {
                 *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-                if (*state >> 33) as u32 % (*calm + 1) == 0 {
+                if ((*state >> 33) as u32).is_multiple_of(*calm + 1) {
                     *value = (*state ^ *state >> 29) & mask(*width);
                 }
             }
