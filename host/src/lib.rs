@@ -1,1 +1,5 @@
-//! Software on the host CPU: lowers a model to NPU commands.
+//! Software on the host CPU: what prepares a model for the NPU.
+
+mod quantize;
+
+pub use quantize::{QuantizedRows, quantize_rows};

@@ -1,11 +1,12 @@
 //! The benches, one folder a block, and the registry that `magpie verify` runs.
 
+pub mod mvp;
 pub mod rtl;
 
 use crate::verify::{Plan, Test};
 
 /// The testplans, in the order in which they are reported.
-const PLANS: &[&str] = &[include_str!("../../testplan/rtl.toml")];
+const PLANS: &[&str] = &[include_str!("../../testplan/rtl.toml"), include_str!("../../testplan/mvp.toml")];
 
 /// All testplans.
 ///
@@ -17,5 +18,5 @@ pub fn plans() -> anyhow::Result<Vec<Plan>> {
 
 /// All tests of all blocks.
 pub fn tests() -> Vec<Test> {
-    [rtl::TESTS].concat()
+    [rtl::TESTS, mvp::TESTS].concat()
 }

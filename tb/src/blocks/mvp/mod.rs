@@ -1,0 +1,34 @@
+//! Bench of the matrix-vector processor.
+
+pub mod driver;
+mod gemm;
+mod projections;
+
+use crate::{
+    verify::{Case, Test},
+    wave::{Trace, TraceOptions},
+};
+
+/// The tests of this block.
+pub const TESTS: &[Test] = &[
+    Test::new("mvp", "projections", projections::CASES, 0, projections::projection),
+    Test::new("mvp", "shapes", gemm::SHAPES, 150, gemm::shapes),
+    Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
+    Test::new("mvp", "hazard_window", gemm::HAZARDS, 0, gemm::hazard_window),
+    Test::new("mvp", "mesh", 4, 20, gemm::mesh),
+    Test::new("mvp", "reset", 2, 10, gemm::reset),
+    Test::new("mvp", "overflow", gemm::OVERFLOWS, 0, gemm::overflow),
+    Test::new("mvp", "refusals", 1, 0, gemm::refusals),
+];
+
+/// Cycles written before and after the first mismatch.
+const CONTEXT: u64 = 400;
+
+/// The trace that a failing case was asked for: the cycles around its first mismatch, or the beginning.
+fn trace(case: &Case<'_>) -> anyhow::Result<Option<Trace>> {
+    let Some(request) = case.trace_request() else { return Ok(None) };
+    let around = request.around.unwrap_or(CONTEXT);
+    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
+    let options = TraceOptions { window, max_bytes: 64 << 20, ..TraceOptions::default() };
+    Ok(Some(Trace::create(&request.path, "mvp", &options)?))
+}
