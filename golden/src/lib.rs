@@ -13,6 +13,7 @@
 mod config;
 mod error;
 pub mod float16;
+pub mod gguf;
 pub mod kv;
 mod llm;
 mod matmul;
@@ -21,11 +22,13 @@ pub mod ops;
 mod rope;
 mod safetensors;
 mod score;
+pub mod sensitivity;
 mod tensor;
 mod weights;
 
 pub use config::{Config, Pairing};
 pub use error::{Error, Result};
+pub use gguf::Gguf;
 pub use kv::KvCache;
 #[cfg(test)]
 pub(crate) use llm::BUILTIN_CONFIG;
