@@ -1,12 +1,17 @@
 //! The benches, one folder a block, and the registry that `magpie verify` runs.
 
 pub mod mvp;
+pub mod numeric;
 pub mod rtl;
 
 use crate::verify::{Plan, Test};
 
 /// The testplans, in the order in which they are reported.
-const PLANS: &[&str] = &[include_str!("../../testplan/rtl.toml"), include_str!("../../testplan/mvp.toml")];
+const PLANS: &[&str] = &[
+    include_str!("../../testplan/rtl.toml"),
+    include_str!("../../testplan/numeric.toml"),
+    include_str!("../../testplan/mvp.toml"),
+];
 
 /// All testplans.
 ///
@@ -18,5 +23,5 @@ pub fn plans() -> anyhow::Result<Vec<Plan>> {
 
 /// All tests of all blocks.
 pub fn tests() -> Vec<Test> {
-    [rtl::TESTS, mvp::TESTS].concat()
+    [rtl::TESTS, numeric::TESTS, mvp::TESTS].concat()
 }

@@ -26,6 +26,9 @@ pub struct Point {
     pub shows: String,
     /// The tests that show it; all must pass.
     pub tests: Vec<String>,
+    /// The summary of a run of this block alone gives each named case of the point a line of its own.
+    #[serde(default)]
+    pub list: bool,
 }
 
 /// A coverage point: a quantity and the classes of it that must occur.
