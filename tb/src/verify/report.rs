@@ -52,6 +52,9 @@ pub fn summary(run: &Run) -> String {
     for block in &run.blocks {
         out += &block_table(block);
     }
+    if let [block] = run.blocks.as_slice() {
+        out += &case_list(block);
+    }
     for point in run.points() {
         for failure in &point.failures {
             let _ = writeln!(out, "FAILED {} ({}, case {})", point.id, failure.test, failure.case);
@@ -115,6 +118,32 @@ fn block_table(block: &BlockResult) -> String {
     }
     let passed = block.points.iter().filter(|p| p.status == Status::Passed).count();
     format!("{} — {}: {passed} of {} points passed\n{table}\n{notes}\n", block.block, block.title, block.points.len())
+}
+
+/// The named cases of the points that ask for it, a line each; cases of one name are added up.
+fn case_list(block: &BlockResult) -> String {
+    let mut out = String::new();
+    for point in block.points.iter().filter(|p| p.list) {
+        let mut lines: Vec<(&str, u64, u64)> = Vec::new();
+        for detail in &point.details {
+            let label = detail.label.as_deref().unwrap_or("?");
+            match lines.iter_mut().find(|(known, ..)| *known == label) {
+                Some((_, cases, mismatches)) => {
+                    *cases += detail.cases;
+                    *mismatches += detail.mismatches;
+                }
+                None => lines.push((label, detail.cases, detail.mismatches)),
+            }
+        }
+        let how = if point.exhaustive { " exhaustive" } else { "" };
+        let _ = writeln!(out, "{}:", point.id);
+        for (label, cases, mismatches) in lines {
+            let (cases, mismatches) = (grouped(cases), grouped(mismatches));
+            let _ = writeln!(out, "  {label:<44} {cases:>12} cases{how}, {mismatches} mismatches");
+        }
+        out.push('\n');
+    }
+    out
 }
 
 fn status(point: &PointResult) -> (&'static str, Option<&str>) {

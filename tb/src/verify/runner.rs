@@ -66,6 +66,8 @@ pub struct PointResult {
     pub shows: String,
     /// Its tests cover every input there is.
     pub exhaustive: bool,
+    /// Each named case gets a line of its own when the block is run alone.
+    pub list: bool,
     /// The verdict.
     pub status: Status,
     /// Sums over its cases.
@@ -284,7 +286,8 @@ fn point_result(
         let failing = failures.len();
         status = Status::Failed(format!("{failing} failing case{}", if failing == 1 { "" } else { "s" }));
     }
-    PointResult { id, stage: point.stage, shows: point.shows.clone(), exhaustive, status, total, details, failures }
+    let (stage, shows, list) = (point.stage, point.shows.clone(), point.list);
+    PointResult { id, stage, shows, exhaustive, list, status, total, details, failures }
 }
 
 #[cfg(test)]
