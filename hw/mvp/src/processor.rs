@@ -87,7 +87,7 @@ struct Wires {
 impl<A: SystolicArray> Processor<A> {
     /// A processor, reset.
     pub fn new(config: Config) -> Self {
-        let Config { rows, cols, depth } = config;
+        let Config { rows, cols, depth, .. } = config;
         let latency = config.mac_latency();
         Self {
             config,

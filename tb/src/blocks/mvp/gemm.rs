@@ -114,7 +114,7 @@ pub(super) fn shapes(case: &mut Case) -> anyhow::Result<()> {
         Some(_) => {
             let rng = &mut case.rng;
             let mut side = || if rng.random_bool(0.02) { rng.random_range(100..=256) } else { rng.random_range(1..20) };
-            let config = Config { rows: side(), cols: side(), depth: 1024 };
+            let config = Config { rows: side(), cols: side(), ..Config::default() };
             let depth = if rng.random_bool(0.5) { rng.random_range(1..40) } else { 1024 };
             let job = Job { m: rng.random_range(1..70), n: rng.random_range(1..70), k: rng.random_range(1..70) };
             (Config { depth, ..config }.checked()?, job)
@@ -166,7 +166,12 @@ pub(super) fn hazard_window(case: &mut Case) -> anyhow::Result<()> {
 /// The whole processor around the mesh and around the fast array: the same registers after every edge.
 pub(super) fn mesh(case: &mut Case) -> anyhow::Result<()> {
     let rng = &mut case.rng;
-    let config = Config { rows: rng.random_range(1..7), cols: rng.random_range(1..7), depth: rng.random_range(1..9) };
+    let config = Config {
+        rows: rng.random_range(1..7),
+        cols: rng.random_range(1..7),
+        depth: rng.random_range(1..9),
+        ..Config::default()
+    };
     let job = Job { m: rng.random_range(1..20), n: rng.random_range(1..20), k: rng.random_range(1..20) };
     let (x, w) = (operand(job.m * job.k, rng), operand(job.k * job.n, rng));
     let rates = if case.index.is_multiple_of(2) { Rates::FULL } else { Rates { x: 0.7, w: 0.7, y: 0.6 } };
@@ -205,7 +210,7 @@ impl<F: FnMut(Image)> crate::wave::Tracer for &mut Recorder<F> {
 
 /// Reset in the middle of a job, twice in a row, then a clean run as if nothing had been.
 pub(super) fn reset(case: &mut Case) -> anyhow::Result<()> {
-    let config = Config { rows: 4, cols: 5, depth: 16 };
+    let config = Config { rows: 4, cols: 5, depth: 16, ..Config::default() };
     let job = Job { m: 9, n: 11, k: 13 };
     let (x, w) = (operand(job.m * job.k, &mut case.rng), operand(job.k * job.n, &mut case.rng));
     let mut processor = Processor::<Array>::new(config);
@@ -267,7 +272,7 @@ pub(super) fn overflow(case: &mut Case) -> anyhow::Result<()> {
 /// Shapes that cannot be built or run are refused by name.
 pub(super) fn refusals(case: &mut Case) -> anyhow::Result<()> {
     for (rows, cols, depth) in [(0, 4, 1), (4, 0, 1), (257, 4, 1), (4, 257, 1), (4, 4, 0), (4, 4, 65_537)] {
-        let refused = Config { rows, cols, depth }.checked();
+        let refused = Config { rows, cols, depth, ..Config::default() }.checked();
         case.check(refused.is_err(), format_args!("{rows}x{cols}, depth {depth} was accepted"));
     }
     let config = Config::new(4, 4)?;
