@@ -15,11 +15,13 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Verify(cmd::verify::Args),
+    Num(cmd::num::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Verify(args) => cmd::verify::run(&args),
+        Command::Num(args) => cmd::num::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("magpie: {error:#}");

@@ -1,3 +1,4 @@
 //! The commands of `magpie`, one file each.
 
+pub mod num;
 pub mod verify;
