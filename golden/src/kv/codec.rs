@@ -30,9 +30,26 @@ pub trait TileCodec {
     /// Its name in tables.
     fn name(&self) -> String;
 
-    /// Encodes and decodes `tile` [tokens, head_dim] (BF16 values; 1..=32 tokens, the first being `first`) in place, and
-    /// returns the bits that its stored form takes, scales, headers and padding included.
+    /// Tokens that are encoded at once, a multiple of 32; whole tiles of a group that is not full yet stay raw.
+    fn tokens(&self) -> usize {
+        TILE
+    }
+
+    /// Encodes and decodes `tile` [tokens, head_dim] (BF16 values; 1..=`tokens()` tokens, the first being `first`) in
+    /// place, and returns the bits that its stored form takes, scales, headers and padding included.
     fn round_trip(&mut self, stream: Stream, first: usize, tile: &mut [f32]) -> Result<usize>;
+}
+
+impl TileCodec for Box<dyn TileCodec> {
+    fn name(&self) -> String {
+        (**self).name()
+    }
+    fn tokens(&self) -> usize {
+        (**self).tokens()
+    }
+    fn round_trip(&mut self, stream: Stream, first: usize, tile: &mut [f32]) -> Result<usize> {
+        (**self).round_trip(stream, first, tile)
+    }
 }
 
 /// What a codec cache has encoded so far: full tiles only, as only those leave the staging tile.
@@ -104,7 +121,7 @@ impl<C: TileCodec> KvCache for CodecCache<C> {
             let rows = &mut self.rows[stream_index(self.shape, stream)];
             rows.raw.extend(row.iter().map(|&x| round_bf16(x)));
             let start = rows.decoded.len();
-            if rows.raw.len() - start == TILE * self.shape.head_dim {
+            if rows.raw.len() - start == self.codec.tokens() * self.shape.head_dim {
                 rows.decoded.extend_from_slice(&rows.raw[start..]);
                 let bits = self.codec.round_trip(stream, start / self.shape.head_dim, &mut rows.decoded[start..])?;
                 let sum = &mut self.bits[usize::from(kind == Kind::V)];
@@ -132,6 +149,7 @@ impl<C: TileCodec> KvCache for CodecCache<C> {
             row.copy_from_slice(match token * d {
                 at if self.policy.raw(held - 1, token) => &rows.raw[at..][..d],
                 at if at < filling => &rows.decoded[at..][..d],
+                at if self.policy.current_tile => &rows.raw[at..][..d],
                 at => &partial[at - filling..][..d],
             });
         }

@@ -7,6 +7,7 @@
 //! tile (full or not) and the sinks raw, as the hardware's staging tile does; see [`Policy`].
 
 mod codec;
+pub mod peers;
 mod plain;
 
 pub use codec::{Bits, CodecCache, Policy, TileCodec};
