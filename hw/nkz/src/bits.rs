@@ -1,0 +1,94 @@
+//! Bit streams: bit i is bit i mod 8 of byte i / 8, a field's least significant bit comes first.
+
+use bitvec::{field::BitField, order::Lsb0, view::BitView};
+
+/// Reads up to 32 bits at `position`; bits past the end of `bytes` read as zero. The fast path of the software engine.
+#[inline]
+pub(crate) fn peek(bytes: &[u8], position: usize) -> u32 {
+    let byte = position / 8;
+    let word = match bytes.get(byte..byte + 8) {
+        Some(eight) => u64::from_le_bytes(eight.try_into().unwrap_or_default()),
+        None => {
+            let rest = bytes.get(byte..).unwrap_or_default();
+            rest.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b))
+        }
+    };
+    (word >> (position % 8)) as u32
+}
+
+/// A lane's bits while they are made: last symbol first, so from the top of the room downwards.
+#[derive(Clone, Debug)]
+pub(crate) struct Stack {
+    words: Vec<u64>,
+    /// Bits not yet used; the stream begins here.
+    free: usize,
+}
+
+impl Stack {
+    /// Empty, with room for `words` words of 64 bits.
+    pub(crate) fn new(words: usize) -> Self {
+        Self { words: vec![0; words], free: 64 * words }
+    }
+
+    /// Forgets all bits.
+    pub(crate) fn clear(&mut self) {
+        self.words.fill(0);
+        self.free = 64 * self.words.len();
+    }
+
+    /// Bits held.
+    pub(crate) fn len(&self) -> usize {
+        64 * self.words.len() - self.free
+    }
+
+    /// Puts the low `width` bits of `value` (0..=32; the rest is zero) before all bits so far.
+    #[inline]
+    pub(crate) fn push(&mut self, value: u32, width: u32) {
+        self.free -= width as usize;
+        let (word, shift) = (self.free / 64, self.free % 64);
+        let wide = u128::from(value) << shift;
+        if width > 0 {
+            self.words[word] |= wide as u64;
+            if shift + width as usize > 64 {
+                self.words[word + 1] |= (wide >> 64) as u64;
+            }
+        }
+    }
+
+    /// Appends all bits to a stream of `position` bits in `bytes`, and returns the new position.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>, position: usize) -> usize {
+        let end = position + self.len();
+        bytes.resize(end.div_ceil(8).max(bytes.len()), 0);
+        let source = &self.words.view_bits::<Lsb0>()[self.free..];
+        let target = &mut bytes.view_bits_mut::<Lsb0>()[position..end];
+        for (to, from) in target.chunks_mut(64).zip(source.chunks(64)) {
+            to.store_le(from.load_le::<u64>());
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_pushed_is_read_back(fields in proptest::collection::vec((any::<u32>(), 0u32..=32), 0..80), skip in 0usize..20) {
+            let mut stack = Stack::new(50);
+            let cut = |v: u32, w: u32| (u64::from(v) & rtl::mask(w)) as u32;
+            for &(v, w) in fields.iter().rev() {
+                stack.push(cut(v, w), w);
+            }
+            let mut bytes = vec![0; skip / 8];
+            let end = stack.append_to(&mut bytes, skip);
+            prop_assert_eq!(end, skip + fields.iter().map(|f| f.1 as usize).sum::<usize>());
+            let mut at = skip;
+            for &(v, w) in &fields {
+                prop_assert_eq!(cut(peek(&bytes, at), w), cut(v, w));
+                at += w as usize;
+            }
+        }
+    }
+}

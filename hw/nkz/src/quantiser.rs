@@ -1,0 +1,268 @@
+//! BF16 to code and back, in integers: subtract the mean, divide by a step through a reciprocal, and the way back.
+
+use crate::Channel;
+
+/// step(e) = STEP[e mod 4] · 2^(⌊e/4⌋ − 16): quarter octaves, 2^16 · 2^(i/4) rounded.
+pub const STEP: [i64; 4] = [65_536, 77_936, 92_682, 110_218];
+/// 2^16 · 2^(−i/4) rounded: the reciprocals.
+pub const RECIPROCAL: [i64; 4] = [65_536, 55_109, 46_341, 38_968];
+/// Largest magnitude of a residual, 24 bits with its sign.
+pub const RESIDUAL_MAX: i64 = (1 << 23) - 1;
+/// Largest magnitude of an entropy-coded code.
+pub const CODE_MAX: i32 = 32_767;
+/// Largest magnitude of a fixed-length code.
+pub const FIXED_MAX: i32 = 7;
+
+/// A BF16 number taken apart: mantissa · 2^exponent. Infinities and NaN are not taken apart.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Parts {
+    /// Signed, 9 bits.
+    mantissa: i64,
+    /// −133..=120.
+    exponent: i32,
+}
+
+/// Whether a BF16 pattern is an infinity or NaN.
+#[inline]
+pub(crate) fn is_special(x: u16) -> bool {
+    x & 0x7f80 == 0x7f80
+}
+
+#[inline]
+fn parts(x: u16) -> Parts {
+    let biased = i32::from(x >> 7 & 0xff);
+    let magnitude = i64::from(x & 0x7f) | i64::from(biased != 0) << 7;
+    Parts { mantissa: if x >> 15 == 1 { -magnitude } else { magnitude }, exponent: biased.max(1) - 134 }
+}
+
+/// The exact sum of two numbers of up to 34 bits, or, where their exponents lie more than 60 apart, the larger with a
+/// last unit that stands for the smaller: rounding to 40 bits or fewer cannot tell the difference.
+#[inline]
+fn sum(a: Parts, b: Parts) -> (i128, i32) {
+    let (high, low) = if a.exponent >= b.exponent { (a, b) } else { (b, a) };
+    let apart = high.exponent - low.exponent;
+    if high.mantissa == 0 {
+        (i128::from(low.mantissa), low.exponent)
+    } else if apart <= 60 {
+        ((i128::from(high.mantissa) << apart) + i128::from(low.mantissa), low.exponent)
+    } else {
+        ((i128::from(high.mantissa) << 44) + i128::from(low.mantissa.signum()), high.exponent - 44)
+    }
+}
+
+/// `value` · 2^−`shift`, rounded half to even; a negative shift is exact and saturates at 2^100.
+#[inline]
+fn round_shift(value: i128, shift: i32) -> i128 {
+    match shift {
+        ..=0 if value == 0 => 0,
+        ..-60 => value.signum() << 100,
+        ..=0 => value << -shift,
+        1..=120 => {
+            let floor = value >> shift;
+            let rest = value - (floor << shift);
+            let half = 1i128 << (shift - 1);
+            floor + i128::from(rest > half || (rest == half && floor & 1 == 1))
+        }
+        _ => 0,
+    }
+}
+
+/// How one channel is quantised at one QP.
+#[derive(Clone, Copy, Debug)]
+pub struct Quantiser {
+    mean: Parts,
+    mean_bits: u16,
+    /// ⌊e/4⌋.
+    octave: i32,
+    step: i64,
+    reciprocal: i64,
+}
+
+impl Quantiser {
+    /// The quantiser with the step index `e` = static step + QP around the BF16 pattern `mean`, which must be finite.
+    pub fn new(mean: u16, e: i32) -> Self {
+        let fraction = e.rem_euclid(4) as usize;
+        Self {
+            mean: parts(mean),
+            mean_bits: mean,
+            octave: e.div_euclid(4),
+            step: STEP[fraction],
+            reciprocal: RECIPROCAL[fraction],
+        }
+    }
+
+    /// The entropy coder's quantiser of a channel at `qp`.
+    pub fn entropy(channel: &Channel, qp: u8) -> Self {
+        Self::new(channel.mean, i32::from(channel.step) + i32::from(qp))
+    }
+
+    /// The fixed-length quantiser of a channel at `qp`.
+    pub fn fixed(channel: &Channel, qp: u8) -> Self {
+        Self::new(channel.mean, i32::from(channel.fixed_step) + i32::from(qp))
+    }
+
+    /// The residual of a finite `x`, 24 bits: x − mean rounded half to even to the unit 2^(⌊e/4⌋ − 8), clamped.
+    #[inline]
+    pub fn residual(&self, x: u16) -> i32 {
+        let x = parts(x);
+        let mean = self.mean;
+        let apart = x.exponent - mean.exponent;
+        let unit = self.octave - 8;
+        // The same sum in 64 bits where both numbers lie close and near the unit, as nearly always.
+        let low = x.exponent.min(mean.exponent);
+        if apart.abs() <= 24 && (-24..=30).contains(&(unit - low)) {
+            let lift = |p: Parts| p.mantissa << (p.exponent - low);
+            let value = lift(x) - lift(mean);
+            let shift = unit - low;
+            let rounded = if shift <= 0 {
+                value << -shift
+            } else {
+                let floor = value >> shift;
+                let (rest, half) = (value & ((1 << shift) - 1), 1 << (shift - 1));
+                floor + i64::from(rest + (floor & 1) > half)
+            };
+            return rounded.clamp(-RESIDUAL_MAX, RESIDUAL_MAX) as i32;
+        }
+        let (value, exponent) = sum(x, Parts { mantissa: -mean.mantissa, ..mean });
+        let limit = i128::from(RESIDUAL_MAX);
+        round_shift(value, unit - exponent).clamp(-limit, limit) as i32
+    }
+
+    /// The code of a finite `x`, −32,768..=32,768: residual times reciprocal, rounded half away from zero.
+    #[inline]
+    pub fn code(&self, x: u16) -> i32 {
+        let residual = i64::from(self.residual(x));
+        let magnitude = ((residual.abs() * self.reciprocal + (1 << 23)) >> 24) as i32;
+        if residual < 0 { -magnitude } else { magnitude }
+    }
+
+    /// The value of a code: mean + code · step exactly, rounded once to BF16, half to even; the largest finite number
+    /// where it would overflow.
+    #[inline]
+    pub fn rebuild(&self, code: i32) -> u16 {
+        if code == 0 {
+            return self.mean_bits;
+        }
+        let product = Parts { mantissa: i64::from(code) * self.step, exponent: self.octave - 16 };
+        let apart = product.exponent - self.mean.exponent;
+        if apart.abs() <= 24 {
+            let low = product.exponent.min(self.mean.exponent);
+            let lift = |p: Parts| p.mantissa << (p.exponent - low);
+            let value = lift(product) + lift(self.mean);
+            return round_bf16(value < 0, u128::from(value.unsigned_abs()), low);
+        }
+        let (value, exponent) = sum(product, self.mean);
+        round_bf16(value < 0, value.unsigned_abs(), exponent)
+    }
+}
+
+/// ±magnitude · 2^exponent rounded half to even to BF16, saturating; a zero is positive.
+#[inline]
+fn round_bf16(negative: bool, magnitude: u128, exponent: i32) -> u16 {
+    if magnitude == 0 {
+        return 0;
+    }
+    let top = magnitude.ilog2() as i32;
+    // The unit of the result's mantissa: 8 bits below the leading one, or the subnormal unit.
+    let unit = (top + exponent - 7).max(-133);
+    let shift = unit - exponent;
+    let rounded = if shift <= 0 { magnitude << -shift } else { round_shift(magnitude as i128, shift) as u128 };
+    // `rounded` carries the hidden bit, so that adding the biased exponent less one also takes a carry along.
+    let bits = ((unit + 133) as u128) * 128 + rounded;
+    (bits.min(0x7f7f) as u16) | u16::from(negative) << 15
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn value(x: u16) -> f64 {
+        f64::from(f32::from_bits(u32::from(x) << 16))
+    }
+
+    /// x − mean in units, by f64 where that is exact.
+    fn exact_residual(x: u16, mean: u16, e: i32) -> f64 {
+        let unit = 2f64.powi(e.div_euclid(4) - 8);
+        ((value(x) - value(mean)) / unit).round_ties_even().clamp(-8_388_607.0, 8_388_607.0)
+    }
+
+    fn bf16(x: f64) -> u16 {
+        // Through f32 with a sticky bit, so that only the second rounding counts.
+        let near = x as f32;
+        let bits = near.to_bits();
+        let sticky = if f64::from(near) == x {
+            bits
+        } else if f64::from(near).abs() > x.abs() {
+            (bits - 1) | 1
+        } else {
+            bits | 1
+        };
+        let upper = (sticky >> 16) as u16;
+        let rest = sticky & 0xffff;
+        let rounded = upper + u16::from(rest > 0x8000 || (rest == 0x8000 && upper & 1 == 1));
+        if rounded & 0x7f80 == 0x7f80 { (rounded & 0x8000) | 0x7f7f } else { rounded }
+    }
+
+    fn finite() -> impl Strategy<Value = u16> {
+        any::<u16>().prop_filter("finite", |&x| !is_special(x))
+    }
+
+    /// Numbers of everyday magnitude, so that the 64-bit paths are met.
+    fn everyday() -> impl Strategy<Value = u16> {
+        (0u16..2, 110u16..140, 0u16..128).prop_map(|(s, e, m)| s << 15 | e << 7 | m)
+    }
+
+    fn check(x: u16, mean: u16, e: i32) -> Result<(), TestCaseError> {
+        let q = Quantiser::new(mean, e);
+        let (xp, mp) = (parts(x), parts(mean));
+        if (xp.exponent - mp.exponent).abs() <= 44 {
+            prop_assert_eq!(f64::from(q.residual(x)), exact_residual(x, mean, e));
+        }
+        let code = q.code(x);
+        let back = value(q.rebuild(code));
+        let step = STEP[e.rem_euclid(4) as usize] as f64 * 2f64.powi(e.div_euclid(4) - 16);
+        if i64::from(q.residual(x)).abs() < RESIDUAL_MAX {
+            let octave = 2f64.powi(e.div_euclid(4));
+            let ulp = 2f64.powi((parts(q.rebuild(code)).exponent).max(-133));
+            let bound = step / 2.0 * (1.0 + 2f64.powi(-15)) + octave / 512.0 + ulp / 2.0;
+            let saturated = q.rebuild(code) & 0x7fff == 0x7f7f;
+            prop_assert!(saturated || (value(x) - back).abs() <= bound, "{x:#x} {mean:#x} {e}: {back} past {bound}");
+        }
+        Ok(())
+    }
+
+    proptest! {
+        #[test]
+        fn any_numbers(x in finite(), mean in finite(), e in -128i32..191) {
+            check(x, mean, e)?;
+        }
+
+        #[test]
+        fn everyday_numbers(x in everyday(), mean in everyday(), e in -60i32..20) {
+            check(x, mean, e)?;
+        }
+
+        /// Where f64 holds the sum exactly, rebuilding rounds it once.
+        #[test]
+        fn rebuilding_rounds_once(code in -32_767i32..=32_767, mean in everyday(), e in -60i32..20) {
+            let step = STEP[e.rem_euclid(4) as usize] as f64 * 2f64.powi(e.div_euclid(4) - 16);
+            prop_assert_eq!(Quantiser::new(mean, e).rebuild(code), bf16(value(mean) + f64::from(code) * step));
+        }
+
+        /// The wide path and the narrow path agree wherever both apply.
+        #[test]
+        fn both_paths_agree(x in everyday(), mean in everyday(), e in -60i32..20) {
+            let q = Quantiser::new(mean, e);
+            let (value, exponent) = sum(parts(x), Parts { mantissa: -q.mean.mantissa, ..q.mean });
+            let limit = i128::from(RESIDUAL_MAX);
+            let wide = round_shift(value, q.octave - 8 - exponent).clamp(-limit, limit);
+            prop_assert_eq!(i128::from(q.residual(x)), wide);
+        }
+    }
+
+    #[test]
+    fn code_zero_is_the_mean_itself() {
+        assert_eq!(Quantiser::new(0x8000, 0).rebuild(0), 0x8000);
+    }
+}
