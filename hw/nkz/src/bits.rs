@@ -20,36 +20,36 @@ pub(crate) fn peek(bytes: &[u8], position: usize) -> u32 {
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
     words: Vec<u64>,
-    /// Bits not yet used; the stream begins here.
-    free: usize,
+    /// Bits not yet used; the stream begins here. 13 bits.
+    free: u32,
 }
 
 impl Stack {
     /// Empty, with room for `words` words of 64 bits.
     pub(crate) fn new(words: usize) -> Self {
-        Self { words: vec![0; words], free: 64 * words }
+        Self { words: vec![0; words], free: 64 * words as u32 }
     }
 
     /// Forgets all bits.
     pub(crate) fn clear(&mut self) {
         self.words.fill(0);
-        self.free = 64 * self.words.len();
+        self.free = 64 * self.words.len() as u32;
     }
 
     /// Bits held.
     pub(crate) fn len(&self) -> usize {
-        64 * self.words.len() - self.free
+        64 * self.words.len() - self.free as usize
     }
 
     /// Puts the low `width` bits of `value` (0..=32; the rest is zero) before all bits so far.
     #[inline]
     pub(crate) fn push(&mut self, value: u32, width: u32) {
-        self.free -= width as usize;
-        let (word, shift) = (self.free / 64, self.free % 64);
+        self.free -= width;
+        let (word, shift) = (self.free as usize / 64, self.free % 64);
         let wide = u128::from(value) << shift;
         if width > 0 {
             self.words[word] |= wide as u64;
-            if shift + width as usize > 64 {
+            if shift + width > 64 {
                 self.words[word + 1] |= (wide >> 64) as u64;
             }
         }
@@ -59,12 +59,29 @@ impl Stack {
     pub(crate) fn append_to(&self, bytes: &mut Vec<u8>, position: usize) -> usize {
         let end = position + self.len();
         bytes.resize(end.div_ceil(8).max(bytes.len()), 0);
-        let source = &self.words.view_bits::<Lsb0>()[self.free..];
+        let source = &self.words.view_bits::<Lsb0>()[self.free as usize..];
         let target = &mut bytes.view_bits_mut::<Lsb0>()[position..end];
         for (to, from) in target.chunks_mut(64).zip(source.chunks(64)) {
             to.store_le(from.load_le::<u64>());
         }
         end
+    }
+
+    /// 64 bits from bit `at` on, zero past the end.
+    pub(crate) fn word(&self, at: usize) -> u64 {
+        let from = self.free as usize + at;
+        let (word, shift) = (from / 64, from % 64);
+        let get = |i: usize| self.words.get(i).copied().unwrap_or(0);
+        if shift == 0 { get(word) } else { get(word) >> shift | get(word + 1) << (64 - shift) }
+    }
+
+    /// Shows the words and the pointer.
+    pub(crate) fn visit(&mut self, name: rtl::Name, v: &mut impl rtl::Visitor) {
+        v.reg(name, 13, rtl::Format::Unsigned, &mut self.free);
+        let signal = rtl::Signal { name, width: 64, format: rtl::Format::Hex, role: rtl::Role::Register };
+        if v.memory(signal, self.words.len()) {
+            self.words.iter_mut().for_each(|word| *word = v.word(*word));
+        }
     }
 }
 
@@ -87,6 +104,7 @@ mod tests {
             let mut at = skip;
             for &(v, w) in &fields {
                 prop_assert_eq!(cut(peek(&bytes, at), w), cut(v, w));
+                prop_assert_eq!(cut(stack.word(at - skip) as u32, w), cut(v, w));
                 at += w as usize;
             }
         }

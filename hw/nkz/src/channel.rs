@@ -1,7 +1,7 @@
 /// The reference exponent and table of a lossless tile without static tables: one table for every channel.
 pub const PLAIN_TABLE: u8 = 0;
 
-/// The static tables' line of one channel, loaded with the weights: 56 bits.
+/// The static tables' line of one channel, loaded with the weights: 52 bits.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Channel {
     /// BF16, finite: what is subtracted.
@@ -21,6 +21,28 @@ pub struct Channel {
 impl Channel {
     /// Bits of a line.
     pub const BITS: usize = 52;
+
+    /// The 52 bits, fields from bit 0 up in the order of the structure.
+    pub fn pack(&self) -> u64 {
+        u64::from(self.mean)
+            | u64::from(self.step as u8) << 16
+            | u64::from(self.spread as u8) << 24
+            | u64::from(self.fixed_step as u8) << 32
+            | u64::from(self.exponent) << 40
+            | u64::from(self.exponent_table & 15) << 48
+    }
+
+    /// Reads the 52 bits.
+    pub fn unpack(bits: u64) -> Self {
+        Self {
+            mean: bits as u16,
+            step: (bits >> 16) as i8,
+            spread: (bits >> 24) as i8,
+            fixed_step: (bits >> 32) as i8,
+            exponent: (bits >> 40) as u8,
+            exponent_table: (bits >> 48) as u8 & 15,
+        }
+    }
 
     /// The number of the entropy table at `qp` with the tile's table offset −2..=1.
     #[inline]

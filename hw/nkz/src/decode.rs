@@ -30,7 +30,7 @@ pub struct Decoded {
 
 impl Slot<'_> {
     /// Bytes of a raw tile of 32 tokens without its header: no payload is longer.
-    fn largest(&self) -> usize {
+    pub(crate) fn largest(&self) -> usize {
         2 * TOKENS * self.width
     }
 
@@ -61,15 +61,15 @@ impl Slot<'_> {
         if header.checksum(&self.address, payload) != header.crc {
             return Err(Cause::Crc);
         }
-        if header.sequence != self.address.sequence || header.kind != self.address.kind {
-            return Err(Cause::Misplaced);
-        }
-        self.check_fields(&header)?;
+        self.check_header(&header)?;
         Ok((header, payload))
     }
 
-    /// The fields that each format leaves at zero, and the lengths that it may have.
-    fn check_fields(&self, header: &Header) -> Result<(), Cause> {
+    /// Whose tile it is, the fields that each format leaves at zero, and the lengths that it may have.
+    pub(crate) fn check_header(&self, header: &Header) -> Result<(), Cause> {
+        if header.sequence != self.address.sequence || header.kind != self.address.kind {
+            return Err(Cause::Misplaced);
+        }
         let values = header.tokens() * self.width;
         let stepless = header.qp == 0 && header.offset == 0;
         let (fields, length) = match header.format {

@@ -76,10 +76,12 @@ pub struct Encoded {
     pub escapes: u32,
     /// Values whose fixed-length code was clamped.
     pub clamped: u32,
-    /// Passes over the tile that compared lengths: four tables at a time each.
-    pub surveys: u32,
+    /// Passes over the tile that compared lengths, beside the one that runs while the tile comes in.
+    pub passes: u32,
     /// Passes that coded the tile's lanes.
     pub codings: u32,
+    /// Bits of each lane, where the format has lanes.
+    pub lanes: [u16; LANES],
 }
 
 /// Lengths of a tile at one step under the four table offsets.
@@ -116,6 +118,33 @@ pub(crate) fn bisect(mut fits: impl FnMut(u8) -> bool) -> u8 {
         }
     }
     qp
+}
+
+/// The first of the four shifts that a lossless tile with static tables tries.
+pub(crate) const SHIFT_FIRST: i8 = -2;
+
+/// The first of the four shifts that one without tries: the largest finite exponent of a normal tile lies some two
+/// octaves above its root mean square.
+pub(crate) fn plain_shift(largest: u8) -> i8 {
+    largest.wrapping_sub(5) as i8
+}
+
+/// The biased exponent of a BF16 pattern.
+#[inline]
+pub(crate) fn exponent(x: u16) -> u8 {
+    (x >> 7) as u8
+}
+
+/// Sign and mantissa.
+#[inline]
+pub(crate) fn mantissa(x: u16) -> u8 {
+    (x >> 8 & 0x80 | x & 0x7f) as u8
+}
+
+/// What the lossless mode codes.
+#[inline]
+pub(crate) fn difference(x: u16, line: &Channel, shift: i8) -> i32 {
+    i32::from(exponent(x).wrapping_sub(line.exponent).wrapping_sub(shift as u8) as i8)
 }
 
 /// The encoder of one tile at a time; it keeps no state between tiles but its buffers.
@@ -178,11 +207,12 @@ impl Encoder {
 
     fn entropy(&mut self, tile: &TileIn, lines: &[Channel], qp: u8, done: &mut Encoded, out: &mut Vec<u8>) {
         if tile.values.iter().any(|&x| is_special(x)) {
+            done.passes = 1;
             return self.lossless(tile, done, out);
         }
         let survey = self.survey(tile, lines, qp);
-        done.surveys += 1;
         if survey.wide {
+            done.passes = 1;
             return self.lossless(tile, done, out);
         }
         done.header.format = Format::Entropy;
@@ -235,6 +265,7 @@ impl Encoder {
             }
         }
         self.lanes.close();
+        done.lanes = std::array::from_fn(|lane| self.lanes.stacks[lane].len() as u16);
     }
 
     /// Bytes of the payload with `mantissas` bytes of them.
@@ -261,12 +292,13 @@ impl Encoder {
         }
         let room = 8 * (bytes - Header::BYTES);
         let mut qp = bisect(|qp| {
-            done.surveys += 1;
             let survey = self.survey(tile, lines, qp);
             !survey.wide && survey.estimate() as usize <= room
         });
+        // The bisection's first question is answered while the tile comes in.
+        done.passes = 5;
         loop {
-            done.surveys += 1;
+            done.passes += 1;
             let survey = self.survey(tile, lines, qp);
             if !survey.wide {
                 self.code(lines, qp, survey.best(), done);
@@ -286,21 +318,17 @@ impl Encoder {
     }
 
     fn lossless(&mut self, tile: &TileIn, done: &mut Encoded, out: &mut Vec<u8>) {
-        let exponent = |x: u16| (x >> 7) as u8;
         let plain = Channel { exponent_table: PLAIN_TABLE, ..Channel::default() };
         let line = |channel: usize| tile.channels.map_or(plain, |lines| lines[channel]);
         let first = match tile.channels {
-            Some(_) => -2i8,
-            // The largest finite exponent of a normal tile lies some two octaves above its root mean square.
+            Some(_) => SHIFT_FIRST,
             None => {
+                done.passes = 1;
                 let largest = tile.values.iter().filter(|&&x| !is_special(x)).map(|&x| exponent(x)).max();
-                largest.unwrap_or(0).wrapping_sub(5) as i8
+                plain_shift(largest.unwrap_or(0))
             }
         };
         let shift = |offset: usize| first.wrapping_add(offset as i8);
-        let difference = |x: u16, line: &Channel, shift: i8| {
-            i32::from(exponent(x).wrapping_sub(line.exponent).wrapping_sub(shift as u8) as i8)
-        };
         let mut survey = Survey::default();
         for (i, &x) in tile.values.iter().enumerate() {
             let line = line(i % tile.width);
@@ -309,7 +337,6 @@ impl Encoder {
                 survey.costs[offset] += table.cost(difference(x, &line, shift(offset)));
             }
         }
-        done.surveys += 1;
         let shift = shift(survey.best());
         let lines: Vec<Channel> = (0..tile.width).map(line).collect();
         self.codes.clear();
@@ -323,7 +350,7 @@ impl Encoder {
         done.header.format = Format::Lossless;
         done.header.set_shift(shift);
         done.header.flags = if tile.channels.is_none() { Header::PLAIN } else { 0 };
-        self.store_lanes(tile.values.iter().map(|&x| (x >> 8 & 0x80 | x & 0x7f) as u8), out);
+        self.store_lanes(tile.values.iter().map(|&x| mantissa(x)), out);
     }
 }
 
@@ -345,18 +372,25 @@ fn fixed(tile: &TileIn, lines: &[Channel], qp: u8, done: &mut Encoded, out: &mut
     done.header.flags = if done.clamped > 0 { Header::CLAMPED } else { 0 };
 }
 
+/// The 4-bit code of any pattern, and whether it was clamped.
+#[inline]
+pub(crate) fn fixed_code(x: u16, q: &Quantiser) -> (u8, bool) {
+    let wide = match x {
+        // An infinity clamps like any large number; a NaN has no side to clamp to.
+        x if is_special(x) => [1 << 20, -(1 << 20)][usize::from(x >> 15)] * i32::from(x & 0x7f == 0),
+        x => q.code(x),
+    };
+    let code = wide.clamp(-FIXED_MAX, FIXED_MAX);
+    ((code & 15) as u8, code != wide || is_special(x))
+}
+
 /// Appends a row of 4-bit codes, the even channel in the low nibble, and returns how many were clamped.
-pub(crate) fn fixed_row(row: &[u16], quantisers: &[Quantiser], out: &mut Vec<u8>) -> u32 {
+fn fixed_row(row: &[u16], quantisers: &[Quantiser], out: &mut Vec<u8>) -> u32 {
     let mut clamped = 0;
     let mut code = |x: u16, q: &Quantiser| {
-        let wide = match x {
-            // An infinity clamps like any large number; a NaN has no side to clamp to.
-            x if is_special(x) => [1 << 20, -(1 << 20)][usize::from(x >> 15)] * i32::from(x & 0x7f == 0),
-            x => q.code(x),
-        };
-        let code = wide.clamp(-FIXED_MAX, FIXED_MAX);
-        clamped += u32::from(code != wide || is_special(x));
-        (code & 15) as u8
+        let (code, was_clamped) = fixed_code(x, q);
+        clamped += u32::from(was_clamped);
+        code
     };
     for (pair, q) in row.chunks_exact(2).zip(quantisers.chunks_exact(2)) {
         out.push(code(pair[0], &q[0]) | code(pair[1], &q[1]) << 4);
@@ -365,7 +399,7 @@ pub(crate) fn fixed_row(row: &[u16], quantisers: &[Quantiser], out: &mut Vec<u8>
 }
 
 /// Pads the payload to whole words and writes the header in front.
-pub(crate) fn seal(address: Address, done: &mut Encoded, out: &mut Vec<u8>) {
+fn seal(address: Address, done: &mut Encoded, out: &mut Vec<u8>) {
     out.resize(out.len().next_multiple_of(8), 0);
     done.header.words = ((out.len() - Header::BYTES) / 8) as u16;
     done.header.crc = done.header.checksum(&address, &out[Header::BYTES..]);

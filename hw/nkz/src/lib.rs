@@ -4,6 +4,7 @@ mod address;
 mod bits;
 mod cache;
 mod channel;
+pub mod clocked;
 mod crc;
 mod decode;
 mod encode;
