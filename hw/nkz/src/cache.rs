@@ -257,7 +257,7 @@ impl Cache {
 
     /// Puts a tile into the overflow region and its place into the slot that points there; when the region is full the slot
     /// points past its end, which reads as [`Cause::Overflow`].
-    fn point(&mut self, address: Address, slot: &mut Vec<u8>, whole: Vec<u8>) {
+    fn point(&mut self, address: Address, slot: &mut [u8], whole: Vec<u8>) {
         let free = self.overflow.iter().position(Option::is_none);
         let place = free.unwrap_or(self.overflow.len());
         self.footprint[address.kind as usize].overflow += whole.len().next_multiple_of(UNIT);

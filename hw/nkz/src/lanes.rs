@@ -31,7 +31,7 @@ pub(crate) fn encode_step(table: &Table, value: i32, state: u32) -> (u32, u32, u
     let mut shift = (state.ilog2() - QUOTIENT_BITS).saturating_sub(frequency.ilog2() + 1);
     shift += u32::from(state >> shift >= frequency << (QUOTIENT_BITS + 1));
     let shifted = state >> shift;
-    let next = (shifted / frequency << TOTAL_BITS) + start + shifted % frequency;
+    let next = ((shifted / frequency) << TOTAL_BITS) + start + shifted % frequency;
     let bits = state & ((1 << shift) - 1) | (value as u32 & ((1 << raw) - 1)) << shift;
     (next, bits, shift + raw)
 }

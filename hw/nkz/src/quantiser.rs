@@ -54,9 +54,9 @@ fn sum(a: Parts, b: Parts) -> (i128, i32) {
 #[inline]
 fn round_shift(value: i128, shift: i32) -> i128 {
     match shift {
-        ..=0 if value == 0 => 0,
-        ..-60 => value.signum() << 100,
-        ..=0 => value << -shift,
+        _ if value == 0 => 0,
+        i32::MIN..-60 => value.signum() << 100,
+        -60..=0 => value << -shift,
         1..=120 => {
             let floor = value >> shift;
             let rest = value - (floor << shift);
