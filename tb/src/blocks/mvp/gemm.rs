@@ -78,11 +78,16 @@ fn run<A: SystolicArray>(
     finished
 }
 
+/// Golden's integer product, which takes W by output channel.
+fn reference(job: Job, x: &[i8], w: &[i8]) -> anyhow::Result<Vec<i32>> {
+    let transposed: Vec<i8> = (0..w.len()).map(|i| w[i % job.k * job.n + i / job.k]).collect();
+    Ok(golden::matmul_nt_i8_wrapping(x, &transposed, job.m, job.k, job.n)?)
+}
+
 /// Both engines and golden's integer product must agree; the clocked one must keep its closed form when nothing stalls.
 fn check(case: &mut Case, config: Config, job: Job, x: &[i8], w: &[i8], rates: Rates) -> anyhow::Result<Finished> {
     let run = run::<Array>(case, config, job, x, w, rates)?;
-    let transposed: Vec<i8> = (0..w.len()).map(|i| w[i % job.k * job.n + i / job.k]).collect();
-    let expected = golden::matmul_nt_i8_wrapping(x, &transposed, job.m, job.k, job.n)?;
+    let expected = reference(job, x, w)?;
     if !case.equal_slices("Y", &expected, &run.y)
         && let Some(first) = expected.iter().zip(&run.y).position(|(e, g)| e != g)
     {
@@ -179,13 +184,21 @@ pub(super) fn mesh(case: &mut Case) -> anyhow::Result<()> {
     let seed = case.rng.clone();
     let mut keep = Recorder(|image| images.push(image));
     let on_mesh = driver::run(&mut Processor::<Mesh>::new(config), job, (&x, &w), rates, &mut seed.clone(), &mut keep)?;
+    if let Some(mut trace) = trace(case)? {
+        driver::run(&mut Processor::<Mesh>::new(config), job, (&x, &w), rates, &mut seed.clone(), &mut trace)?;
+        trace.finish()?;
+    }
+    case.equal_slices("Y of the mesh", &reference(job, &x, &w)?, &on_mesh.y);
     let paths = Layout::of(&mut Processor::<Mesh>::new(config)).paths;
     let mut cycle = 0;
     let mut compare = Recorder(|image: Image| {
         let differences = images.get(cycle).map(|expected: &Image| expected.differences(&image));
         match differences.as_deref() {
             Some([]) => case.agreed(paths.len() as u64),
-            Some([first, ..]) => case.differed(format_args!("cycle {cycle}: {}: {first:?}", paths[first.signal].path)),
+            Some([first, ..]) => {
+                case.differed(format_args!("cycle {cycle}: {}: {first:?}", paths[first.signal].path));
+                case.mismatch_at(cycle as u64);
+            }
             None => case.differed(format_args!("cycle {cycle}: the fast array still runs")),
         }
         cycle += 1;
