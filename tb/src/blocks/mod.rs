@@ -1,5 +1,6 @@
 //! The benches, one folder a block, and the registry that `magpie verify` runs.
 
+pub mod dma;
 pub mod mvp;
 pub mod numeric;
 pub mod rtl;
