@@ -29,3 +29,17 @@ faults: ## Break the design, one known fault at a time, and see the bench catch 
 lint: ## Formatting and lints, as strict as it goes
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
+
+waves: ## Waveforms of each block into waves/, for the views beside them
+	$(MAGPIE) waves
+
+W ?= array
+view: ## Open a block's waveform in GTKWave: make view W=array
+	$(MAGPIE) waves $(W)
+	@command -v gtkwave >/dev/null || { \
+	  echo "GTKWave is not installed. Debian and Ubuntu: sudo apt-get install gtkwave; macOS: brew install --cask gtkwave."; \
+	  echo "Or open waves/$(W).vcd in any viewer, such as https://app.surfer-project.org"; exit 1; }
+	gtkwave waves/$(W).vcd waves/$(W).gtkw
+
+views: ## Write the GTKWave views anew (after a change to a showcase)
+	$(MAGPIE) waves --views

@@ -3,5 +3,6 @@
 pub mod blocks;
 pub mod cmd;
 pub mod ratio;
+pub mod showcase;
 pub mod verify;
 pub mod wave;

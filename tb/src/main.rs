@@ -16,12 +16,14 @@ struct Cli {
 enum Command {
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
+    Waves(cmd::waves::Args),
 }
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),
+        Command::Waves(args) => cmd::waves::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("magpie: {error:#}");

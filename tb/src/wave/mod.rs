@@ -27,12 +27,14 @@ mod output;
 mod plan;
 mod trace;
 mod vcd;
+mod view;
 
 pub use backend::{Backend, Kind, VarId};
 pub use fst::Fst;
 pub use glob::{Glob, Reach};
 pub use trace::{Trace, Tracer};
 pub use vcd::Vcd;
+pub use view::{Colour, Radix, Shown, View, shown};
 
 use std::ops::Range;
 use std::path::PathBuf;
