@@ -12,6 +12,7 @@ const PLANS: &[&str] = &[
     include_str!("../../testplan/rtl.toml"),
     include_str!("../../testplan/numeric.toml"),
     include_str!("../../testplan/mvp.toml"),
+    include_str!("../../testplan/dma.toml"),
 ];
 
 /// All testplans.
@@ -24,5 +25,5 @@ pub fn plans() -> anyhow::Result<Vec<Plan>> {
 
 /// All tests of all blocks.
 pub fn tests() -> Vec<Test> {
-    [rtl::TESTS, numeric::TESTS, mvp::TESTS].concat()
+    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS].concat()
 }

@@ -141,6 +141,11 @@ impl Bench {
         self.rung == self.doorbells.len() && self.dma.out().idle && self.memory.quiet()
     }
 
+    /// Nothing has moved for so long that nothing will.
+    pub fn hung(&self) -> bool {
+        self.silent >= HUNG
+    }
+
     /// Cycles so far.
     pub fn cycle(&self) -> u64 {
         self.cycle
@@ -164,7 +169,7 @@ impl Bench {
 
     /// Runs until quiet.
     pub fn run(&mut self) -> Ran {
-        while !self.quiet() && self.silent < HUNG {
+        while !self.quiet() && !self.hung() {
             self.step();
         }
         let hung = !self.quiet();

@@ -220,7 +220,11 @@ pub fn list(rng: &mut Xoshiro256PlusPlus, n: u32, bound: u32, wide: bool, clamp:
     (0..n)
         .map(|i| {
             if clamp && rng.random_bool(0.2) {
-                return if wide && rng.random() { -1 - rng.random_range(0..5) } else { i64::from(bound) + rng.random_range(0..5) };
+                return if wide && rng.random() {
+                    -1 - rng.random_range(0..5)
+                } else {
+                    i64::from(bound) + rng.random_range(0..5)
+                };
             }
             match style {
                 0 => i64::from(i % bound),
