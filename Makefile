@@ -43,3 +43,6 @@ view: ## Open a block's waveform in GTKWave: make view W=array
 
 views: ## Write the GTKWave views anew (after a change to a showcase)
 	$(MAGPIE) waves --views
+
+cosim: ## The SystemVerilog twins in Verilator and Icarus against the cycle engine, register by register
+	$(MAGPIE) cosim $(ARGS)

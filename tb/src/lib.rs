@@ -2,6 +2,7 @@
 
 pub mod blocks;
 pub mod cmd;
+pub mod cosim;
 pub mod ratio;
 pub mod showcase;
 pub mod verify;

@@ -17,6 +17,7 @@ enum Command {
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
     Waves(cmd::waves::Args),
+    Cosim(cmd::cosim::Args),
 }
 
 fn main() -> ExitCode {
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),
         Command::Waves(args) => cmd::waves::run(&args),
+        Command::Cosim(args) => cmd::cosim::run(&args),
     };
     result.unwrap_or_else(|error| {
         eprintln!("magpie: {error:#}");

@@ -1,5 +1,6 @@
 //! The commands of `magpie`, one file each.
 
+pub mod cosim;
 pub mod num;
 pub mod verify;
 pub mod waves;

@@ -1,0 +1,86 @@
+// Sums over k-tiles: a memory of DEPTH rows and an adder a column. Twin of mvp::Accumulator for INT32 sums.
+//
+// An edge reads the old sum and registers the row; the next writes their sum back, past the memory if that row is read
+// again on that very edge. The sum over the last k-tile is not written but handed on.
+module mvp_accumulator #(
+    parameter COLS  = 4,
+    parameter DEPTH = 16
+) (
+    input  wire               clk,
+    input  wire               rst,         // memory contents survive it
+    input  wire               enable,
+    input  wire               tag_valid,   // a row is there
+    input  wire               tag_first,   // first k-tile: nothing to add to
+    input  wire               tag_last,    // last k-tile: the sum is a result
+    input  wire               tag_end,     // last row of the job
+    input  wire [15:0]        tag_address,
+    input  wire [8:0]         tag_lanes,   // columns that count
+    input  wire [32*COLS-1:0] row_in,      // deskewed southern edge
+    output wire               offers,      // a finished row stands at the output
+    output wire               end_out,
+    output wire [8:0]         lanes_out,
+    output wire [32*COLS-1:0] sum_out,
+    output wire               overflow     // a sum of a column that counts left 32 bits; sticky until reset
+);
+    localparam ADDRESS = (DEPTH > 1) ? $clog2(DEPTH) : 1;
+
+    reg        tag_valid_q;
+    reg        tag_first_q;
+    reg        tag_last_q;
+    reg        tag_end_q;
+    reg [15:0] tag_address_q;
+    reg [8:0]  tag_lanes_q;
+    reg        overflow_q;
+
+    wire read  = enable & tag_valid & ~tag_first;
+    wire write = enable & tag_valid_q & ~tag_last_q;
+    wire [COLS-1:0] wraps;
+
+    always_ff @(posedge clk)
+        if (rst) begin
+            {tag_valid_q, tag_first_q, tag_last_q, tag_end_q} <= 4'd0;
+            tag_address_q <= 16'd0;
+            tag_lanes_q   <= 9'd0;
+            overflow_q    <= 1'b0;
+        end else if (enable) begin
+            {tag_valid_q, tag_first_q, tag_last_q, tag_end_q} <= {tag_valid, tag_first, tag_last, tag_end};
+            tag_address_q <= tag_address;
+            tag_lanes_q   <= tag_lanes;
+            overflow_q    <= overflow_q | (tag_valid_q & ~tag_first_q & (|wraps));
+        end
+
+    genvar c;
+    generate
+        for (c = 0; c < COLS; c = c + 1) begin : lane
+            reg [31:0]  memory [0:DEPTH-1];
+            reg [31:0]  rdata_q;
+            reg [31:0]  row_q;
+            wire [31:0] total = row_q + rdata_q;
+            wire [31:0] sum   = tag_first_q ? row_q : total;
+
+            integer i;
+            initial for (i = 0; i < DEPTH; i = i + 1) memory[i] = 32'd0;
+
+            always_ff @(posedge clk)
+                if (rst) begin
+                    rdata_q <= 32'd0;
+                    row_q   <= 32'd0;
+                end else begin
+                    if (enable) row_q <= row_in[32*c +: 32];
+                    if (read) rdata_q <= (write && tag_address == tag_address_q) ? sum : memory[tag_address[ADDRESS-1:0]];
+                end
+
+            always @(posedge clk)
+                if (write && !rst) memory[tag_address_q[ADDRESS-1:0]] <= sum;
+
+            // Two's complement overflow: addends of one sign, a sum of the other.
+            assign wraps[c] = (c < tag_lanes_q) & (row_q[31] == rdata_q[31]) & (total[31] != row_q[31]);
+            assign sum_out[32*c +: 32] = sum;
+        end
+    endgenerate
+
+    assign offers    = tag_valid_q & tag_last_q;
+    assign end_out   = tag_end_q;
+    assign lanes_out = tag_lanes_q;
+    assign overflow  = overflow_q;
+endmodule

@@ -1,0 +1,121 @@
+use super::Cycle;
+use mvp::{Accumulator, AccumulatorIn, Array, Config, Deskew, Feeder, OutRow, SystolicArray, WestEdge, WestRow};
+use rtl::{Format, Module, Visitor};
+
+/// Feeder, array, deskew and accumulator of the cycle engine, wired as hw/sv/mvp_datapath.sv wires its own.
+pub struct Datapath {
+    feeder: Feeder,
+    array: Array,
+    deskew: Deskew,
+    accumulator: Accumulator,
+    west: Vec<WestRow>,
+    sum: OutRow,
+}
+
+impl Datapath {
+    /// A datapath of R×C with D accumulator rows, reset.
+    pub fn new(rows: usize, cols: usize, depth: usize) -> Self {
+        let config = Config { rows, cols, depth, ..Config::default() };
+        Self {
+            feeder: Feeder::new(rows, config.mac_latency()),
+            array: Array::new(rows, cols),
+            deskew: Deskew::new(cols),
+            accumulator: Accumulator::new(config),
+            west: Vec::with_capacity(rows),
+            sum: OutRow::blank(cols),
+        }
+    }
+}
+
+impl Module for Datapath {
+    type In<'a> = Cycle;
+    type Out<'a> = ();
+
+    fn out(&self) {}
+
+    fn clock(&mut self, i: &Cycle) {
+        if i.reset {
+            return self.reset();
+        }
+        self.feeder.west(&i.rows, &mut self.west);
+        self.accumulator.sum(&mut self.sum);
+        let south = self.array.out();
+        let row = self.deskew.row(&south);
+        self.accumulator.clock(&AccumulatorIn { enable: i.enable, tag: i.tag, row }, &self.sum);
+        self.deskew.clock(i.enable, &south);
+        drop(south);
+        self.array.clock(&WestEdge { enable: i.enable, rows: &self.west });
+        self.feeder.clock(i.enable, &i.rows);
+    }
+
+    fn reset(&mut self) {
+        self.feeder.reset();
+        self.array.reset();
+        self.deskew.reset();
+        self.accumulator.reset();
+    }
+
+    fn visit(&mut self, v: &mut impl Visitor) {
+        v.scope("feeder", |v| self.feeder.visit(v));
+        v.scope("array", |v| self.array.visit(v));
+        v.scope("deskew", |v| self.deskew.visit(v));
+        v.scope("accumulator", |v| self.accumulator.visit(v));
+        self.accumulator.sum(&mut self.sum);
+        let offers = self.accumulator.offers();
+        v.scope("out", |v| {
+            v.wire("offers", 1, Format::Unsigned, offers);
+            for (c, &sum) in self.sum.values.iter().enumerate() {
+                v.wire(("sum", c), 32, Format::Signed, sum);
+            }
+        });
+    }
+}
+
+/// Where the twin keeps what the engine calls `path`, below its `dut`.
+///
+/// The names agree but for generate blocks: `row_3.pe_5` is `row[3].col[5].pe`, and the stages of a delay, which the engine
+/// numbers in the register's name, are blocks of their own.
+pub fn twin_path(path: &str) -> String {
+    fn indexed(name: &str) -> Option<(&str, &str)> {
+        name.rsplit_once('_').filter(|(_, i)| !i.is_empty() && i.bytes().all(|b| b.is_ascii_digit()))
+    }
+    let parts: Vec<&str> = path.split('.').collect();
+    let twin = match parts.as_slice() {
+        ["array", row, pe, register] => {
+            let ((_, r), (_, c)) = (indexed(row).unwrap_or_default(), indexed(pe).unwrap_or_default());
+            Some(format!("array.row[{r}].col[{c}].pe.{register}"))
+        }
+        [delay @ ("feeder" | "deskew"), lane, stage] => indexed(lane)
+            .zip(indexed(stage))
+            .map(|((lane, l), (register, i))| format!("{delay}.{lane}[{l}].stage[{i}].{register}")),
+        ["accumulator", "tag", register] => indexed(register).map(|(name, _)| format!("accumulator.tag_{name}")),
+        ["accumulator", "memory", register] | ["accumulator", register] => {
+            indexed(register).map(|(name, c)| format!("accumulator.lane[{c}].{name}"))
+        }
+        ["out", "offers"] => Some("accumulator.offers".into()),
+        ["out", sum] => indexed(sum).map(|(name, c)| format!("accumulator.lane[{c}].{name}")),
+        _ => None,
+    };
+    twin.unwrap_or_else(|| path.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_the_twin() {
+        for (path, twin) in [
+            ("array.row_3.pe_15.psum_q", "array.row[3].col[15].pe.psum_q"),
+            ("feeder.row_2.act_q_1", "feeder.row[2].stage[1].act_q"),
+            ("deskew.col_0.psum_q_12", "deskew.col[0].stage[12].psum_q"),
+            ("accumulator.tag.address_q_0", "accumulator.tag_address_q"),
+            ("accumulator.memory.rdata_q_7", "accumulator.lane[7].rdata_q"),
+            ("accumulator.row_q_7", "accumulator.lane[7].row_q"),
+            ("accumulator.overflow_q", "accumulator.overflow_q"),
+            ("out.sum_7", "accumulator.lane[7].sum"),
+        ] {
+            assert_eq!(twin_path(path), twin);
+        }
+    }
+}

@@ -1,0 +1,183 @@
+use mvp::{Tag, WestRow};
+use rand::{RngExt, SeedableRng};
+use rand_xoshiro::Xoshiro256PlusPlus;
+use std::fmt::Write;
+
+/// What the wires carry in one cycle.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Cycle {
+    /// Reset is high.
+    pub reset: bool,
+    /// Clock enable.
+    pub enable: bool,
+    /// The western edge before the skew.
+    pub rows: Vec<WestRow>,
+    /// For the row that leaves the deskew in this cycle.
+    pub tag: Tag,
+}
+
+/// Cycles for an array of a given shape, from a seed.
+#[derive(Clone, Debug)]
+pub struct Stimulus {
+    /// R.
+    pub rows: usize,
+    /// C.
+    pub cols: usize,
+    /// D.
+    pub depth: usize,
+    /// One entry a cycle; the first resets.
+    pub cycles: Vec<Cycle>,
+}
+
+impl Stimulus {
+    /// Half of the cycles are GEMM tiles in their schedule, with stalls; half are any wires at all. A reset comes in the middle
+    /// of each.
+    pub fn new(rows: usize, cols: usize, depth: usize, cycles: usize, seed: u64) -> Self {
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
+        let mut this = Self { rows, cols, depth, cycles: Vec::with_capacity(cycles) };
+        for (end, tiles) in [(cycles / 4, true), (cycles / 2, false), (3 * cycles / 4, true), (cycles, false)] {
+            let mut reset = this.wild(&mut rng);
+            reset.reset = true;
+            this.cycles.push(reset);
+            while this.cycles.len() < end {
+                if tiles {
+                    let steps = this.gemm(&mut rng);
+                    for step in steps {
+                        while rng.random_bool(0.1) {
+                            let mut stall = this.wild(&mut rng);
+                            stall.enable = false;
+                            this.cycles.push(stall);
+                        }
+                        this.cycles.push(step);
+                    }
+                } else {
+                    let cycle = this.wild(&mut rng);
+                    this.cycles.push(cycle);
+                }
+            }
+            this.cycles.truncate(end.max(1));
+        }
+        this
+    }
+
+    /// Any wires at all.
+    fn wild(&self, rng: &mut Xoshiro256PlusPlus) -> Cycle {
+        let rows = (0..self.rows)
+            .map(|_| WestRow {
+                act: operand(rng) as _,
+                valid: rng.random_bool(0.7),
+                swap: rng.random_bool(0.2),
+                weight: operand(rng) as _,
+                load: rng.random_bool(0.5),
+                keep: rng.random_bool(0.7),
+            })
+            .collect();
+        let tag = Tag {
+            valid: rng.random_bool(0.8),
+            first: rng.random_bool(0.2),
+            last: rng.random_bool(0.2),
+            end: rng.random_bool(0.1),
+            address: rng.random_range(0..self.depth.min(4)) as u16,
+            lanes: rng.random_range(0..=self.cols) as u16,
+        };
+        Cycle { reset: false, enable: rng.random_bool(0.9), rows, tag }
+    }
+
+    /// A job of a few tiles: tile f + 1 follows f after max(M, C) steps, its weights entering under f.
+    fn gemm(&self, rng: &mut Xoshiro256PlusPlus) -> Vec<Cycle> {
+        let Self { rows, cols, depth, .. } = *self;
+        let (m, tiles) = (rng.random_range(1..=(2 * cols).min(depth)), rng.random_range(1..=4usize));
+        let (span, latency) = (m.max(cols), rows + cols - 1);
+        let last_depth = rng.random_range(1..=rows);
+        let lanes = rng.random_range(1..=cols) as u16;
+        let idle = Cycle { reset: false, enable: true, rows: vec![WestRow::default(); rows], tag: Tag::default() };
+        let mut steps = vec![idle; cols + (tiles - 1) * span + m + latency + 1];
+        for f in 0..tiles {
+            let (load, start) = if f == 0 { (0, cols) } else { (cols + (f - 1) * span, cols + f * span) };
+            for slot in 0..cols {
+                for wires in &mut steps[load + slot].rows {
+                    (wires.load, wires.keep, wires.weight) = (true, slot > 0, operand(rng) as _);
+                }
+            }
+            let valid = if f + 1 == tiles { last_depth } else { rows };
+            for row in 0..m {
+                let step = &mut steps[start + row];
+                for (r, wires) in step.rows.iter_mut().enumerate() {
+                    wires.swap = row == 0;
+                    if r < valid {
+                        (wires.valid, wires.act) = (true, operand(rng) as _);
+                    }
+                }
+                let (first, last) = (f == 0, f + 1 == tiles);
+                let end = last && row + 1 == m;
+                steps[start + row + latency].tag = Tag { valid: true, first, last, end, address: row as u16, lanes };
+            }
+        }
+        steps
+    }
+
+    /// The stimulus as `$readmemh` reads it: one word a cycle, {reset, enable, tag, keep, load, weight, swap, valid, act}.
+    pub fn hex(&self) -> String {
+        let mut text = String::new();
+        for cycle in &self.cycles {
+            let mut word = Word::default();
+            cycle.rows.iter().for_each(|w| word.push(8, w.act as u64));
+            cycle.rows.iter().for_each(|w| word.push(1, w.valid.into()));
+            cycle.rows.iter().for_each(|w| word.push(1, w.swap.into()));
+            cycle.rows.iter().for_each(|w| word.push(8, w.weight as u64));
+            cycle.rows.iter().for_each(|w| word.push(1, w.load.into()));
+            cycle.rows.iter().for_each(|w| word.push(1, w.keep.into()));
+            let Tag { valid, first, last, end, address, lanes, .. } = cycle.tag;
+            [valid, first, last, end].into_iter().for_each(|bit| word.push(1, bit.into()));
+            word.push(16, address.into());
+            word.push(9, lanes.into());
+            word.push(1, cycle.enable.into());
+            word.push(1, cycle.reset.into());
+            let _ = writeln!(text, "{}", word.hex());
+        }
+        text
+    }
+}
+
+/// An operand, the extremes among them.
+fn operand(rng: &mut Xoshiro256PlusPlus) -> i8 {
+    if rng.random_bool(0.3) { [-128, -128, -127, -1, 1, 127][rng.random_range(0..6)] } else { rng.random() }
+}
+
+/// Bits, least significant first.
+#[derive(Default)]
+struct Word(Vec<bool>);
+
+impl Word {
+    fn push(&mut self, width: u32, value: u64) {
+        self.0.extend((0..width).map(|bit| value >> bit & 1 == 1));
+    }
+
+    fn hex(&self) -> String {
+        let digit = |bits: &[bool]| bits.iter().rev().fold(0, |d, &bit| 2 * d + u32::from(bit));
+        self.0.chunks(4).rev().filter_map(|bits| char::from_digit(digit(bits), 16)).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_is_read_most_significant_digit_first() {
+        let mut word = Word::default();
+        word.push(8, 0xa5);
+        word.push(1, 1);
+        assert_eq!(word.hex(), "1a5");
+    }
+
+    #[test]
+    fn the_same_seed_gives_the_same_cycles_and_each_part_resets() {
+        let a = Stimulus::new(3, 4, 16, 400, 7);
+        assert_eq!(a.cycles, Stimulus::new(3, 4, 16, 400, 7).cycles);
+        assert_ne!(a.cycles, Stimulus::new(3, 4, 16, 400, 8).cycles);
+        let resets: Vec<_> = (0..400).filter(|&c| a.cycles[c].reset).collect();
+        assert_eq!(resets, [0, 100, 200, 300]);
+        assert!(a.hex().lines().all(|l| l.len() == (20 * 3 + 31usize).div_ceil(4)));
+    }
+}
