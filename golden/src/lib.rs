@@ -12,6 +12,7 @@
 
 mod config;
 mod error;
+mod file;
 pub mod float16;
 pub mod gguf;
 pub mod kv;

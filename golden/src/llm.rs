@@ -2,12 +2,9 @@
 
 use crate::kv::{KvShape, PlainCache, Storage};
 use crate::safetensors::{HuggingFace, SafeTensors};
-use crate::{Config, Error, Logits, Model, Result, Tensor, Weights};
+use crate::{Config, Error, Logits, Model, Result, Tensor, Weights, file};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-
-/// A larger tokenizer file is refused; those of published models stay below 20 MB.
-const TOKENIZER_LIMIT: usize = 64 << 20;
 
 /// `config.json` of the built-in model.
 pub(crate) const BUILTIN_CONFIG: &[u8] = include_bytes!("../models/kjv-1m/config.json");
@@ -25,7 +22,7 @@ impl Tokenizer {
     /// Reads the bytes of a `tokenizer.json` called `file`, whose ids must lie below `vocabulary`.
     pub fn from_json(file: &str, bytes: &[u8], vocabulary: usize) -> Result<Self> {
         let bad = |what: String| Error::Tokenizer { file: file.into(), what };
-        if bytes.len() > TOKENIZER_LIMIT {
+        if bytes.len() as u64 > file::JSON_LIMIT {
             return Err(bad(format!("{} bytes are too many", bytes.len())));
         }
         serde_json::from_slice::<serde::de::IgnoredAny>(bytes).map_err(|e| bad(e.to_string()))?;
@@ -96,11 +93,16 @@ pub fn builtin() -> Result<Llm> {
 }
 
 impl Llm {
+    /// Reads a model: a folder as [`Llm::open`] does, anything else as [`Llm::open_gguf`] does.
+    pub fn load(path: &Path) -> Result<Self> {
+        if path.is_dir() { Self::open(path) } else { Self::open_gguf(path) }
+    }
+
     /// Reads a Hugging Face folder: config.json, tokenizer.json, and model.safetensors or its shards.
     pub fn open(folder: &Path) -> Result<Self> {
         let read = |name: &str| {
             let path = folder.join(name);
-            let bytes = std::fs::read(&path).map_err(|source| Error::Io { path: path.clone(), source })?;
+            let bytes = file::read(&path, file::JSON_LIMIT)?;
             Ok::<_, Error>((path.display().to_string(), bytes))
         };
         let (file, text) = read("config.json")?;

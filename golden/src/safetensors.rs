@@ -2,8 +2,8 @@
 //! everything before it allocates and says which tensor is at fault. Differential tests hold it to the public crate.
 
 use crate::float16::{bf16_to_f32, f16_to_f32};
-use crate::tensor::elements;
-use crate::{Error, Part, Projection, Result, Tensor, TensorSource};
+use crate::tensor::{elements, overlap};
+use crate::{Error, Part, Projection, Result, Tensor, TensorSource, file};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -33,8 +33,7 @@ pub struct SafeTensors {
 impl SafeTensors {
     /// Reads and checks a file.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
-        Self::parse(&path.display().to_string(), bytes)
+        Self::parse(&path.display().to_string(), file::read(path, file::WEIGHTS_LIMIT)?)
     }
 
     /// Checks the bytes of a file called `file`: every tensor's extent lies inside the file and matches its type and shape.
@@ -66,6 +65,10 @@ impl SafeTensors {
                 return Err(wrong(format!("{} {:?} does not fill its {} bytes", info.dtype, info.shape, end - start)));
             }
             tensors.insert(name, info);
+        }
+        let extents = tensors.iter().map(|(name, info)| (info.data_offsets, name.as_str()));
+        if let Some([a, b]) = overlap(extents) {
+            return Err(tensor_error(file, b, format!("shares bytes with `{a}`"), HELP));
         }
         Ok(Self { file: file.into(), bytes, data, tensors })
     }
@@ -133,7 +136,7 @@ impl HuggingFace {
         struct Index {
             weight_map: BTreeMap<String, String>,
         }
-        let text = std::fs::read(&index).map_err(|source| Error::Io { path: index.clone(), source })?;
+        let text = file::read(&index, file::JSON_LIMIT)?;
         let place = index.display().to_string();
         let bad = |what| Error::File { file: place.clone(), what, help: "Fetch the model again" };
         let parsed: Index = serde_json::from_slice(&text).map_err(|e| bad(e.to_string()))?;

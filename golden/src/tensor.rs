@@ -93,6 +93,13 @@ pub(crate) fn elements(shape: &[usize]) -> Option<usize> {
     shape.iter().try_fold(1usize, |n, &d| n.checked_mul(d))
 }
 
+/// Two names whose extents [start, end) share bytes, if any do: a small file must not hold many large tensors in one place.
+pub(crate) fn overlap<'a>(extents: impl Iterator<Item = ([usize; 2], &'a str)>) -> Option<[&'a str; 2]> {
+    let mut extents: Vec<_> = extents.filter(|([start, end], _)| start < end).collect();
+    extents.sort_unstable();
+    extents.windows(2).find(|pair| pair[1].0[0] < pair[0].0[1]).map(|pair| [pair[0].1, pair[1].1])
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

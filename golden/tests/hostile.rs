@@ -80,6 +80,30 @@ fn malformed_headers_are_refused_by_name() {
 }
 
 #[test]
+fn tensors_that_share_bytes_are_refused() {
+    let f = |start: usize| {
+        file(
+            &json!({"a": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]},
+                    "b": {"dtype": "F32", "shape": [2], "data_offsets": [start, start + 8]}}),
+            16,
+        )
+    };
+    assert!(refused(f(4)).contains("`b`: shares bytes with `a`"));
+    assert!(SafeTensors::parse("m", f(8)).is_ok());
+}
+
+#[test]
+fn what_is_no_regular_file_is_refused() {
+    let folder = Folder::new("regular");
+    assert!(SafeTensors::open(&folder.0).unwrap_err().to_string().contains("no regular file"));
+    assert!(Llm::load(&folder.0.join("absent")).unwrap_err().to_string().contains("cannot read"));
+    // A sparse terabyte takes no space on disk and must take none in memory.
+    let sparse = folder.0.join("sparse.gguf");
+    std::fs::File::create(&sparse).unwrap().set_len(1 << 40).unwrap();
+    assert!(Llm::load(&sparse).unwrap_err().to_string().contains("1099511627776 bytes"));
+}
+
+#[test]
 fn wrong_tensors_are_named() {
     let f =
         SafeTensors::parse("m", file(&json!({"w": {"dtype": "I8", "shape": [8], "data_offsets": [0, 8]}}), 8)).unwrap();

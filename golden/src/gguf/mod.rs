@@ -12,8 +12,8 @@ mod tokenizer;
 pub use block::BlockType;
 pub use cursor::Metadatum;
 
-use crate::tensor::elements;
-use crate::{Error, Result, Tensor};
+use crate::tensor::{elements, overlap};
+use crate::{Error, Result, Tensor, file};
 use cursor::Cursor;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -48,8 +48,7 @@ pub struct Gguf {
 impl Gguf {
     /// Reads and checks a file.
     pub fn open(path: &Path) -> Result<Self> {
-        let bytes = std::fs::read(path).map_err(|source| Error::Io { path: path.into(), source })?;
-        Self::parse(&path.display().to_string(), bytes)
+        Self::parse(&path.display().to_string(), file::read(path, file::WEIGHTS_LIMIT)?)
     }
 
     /// Checks the bytes of a file called `file`. What is allocated is bounded by what the file holds, whatever it declares.
@@ -98,6 +97,10 @@ impl Gguf {
             if tensors.insert(name.clone(), tensor).is_some() {
                 return wrong("appears twice".into());
             }
+        }
+        let extents = tensors.iter().map(|(name, t)| ([t.start, t.start + t.length], name.as_str()));
+        if let Some([a, b]) = overlap(extents) {
+            return Err(tensor_error(file, b, format!("shares bytes with `{a}`")));
         }
         Ok(Self { file: file.into(), bytes, metadata, tensors })
     }
