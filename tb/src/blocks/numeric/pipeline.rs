@@ -2,12 +2,24 @@
 
 use super::stimulus;
 use crate::verify::Case;
+use crate::wave::{Trace, TraceOptions};
 use numeric::{Flags, Mac, MacConfig, MacIn, MacOut, fma};
 use rand::RngExt;
 use rtl::{Image, Module};
 use std::collections::VecDeque;
 
 const CYCLES: u64 = 3_000;
+/// Cycles kept on each side of a mismatch in a failing case's waveform.
+const CONTEXT: u64 = 200;
+
+/// The trace that a failing case was asked for.
+fn trace(case: &Case) -> anyhow::Result<Option<Trace>> {
+    let Some(request) = case.trace_request() else { return Ok(None) };
+    let around = request.around.unwrap_or(CONTEXT);
+    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
+    let options = TraceOptions { window, ..TraceOptions::default() };
+    Ok(Some(Trace::create(&request.path, "mac", &options)?))
+}
 
 /// Test: operands, bubbles, stalls and resets in any cycle; every result against the core, in order, on its cycle.
 pub(super) fn mac_pipeline(case: &mut Case) -> anyhow::Result<()> {
@@ -22,7 +34,11 @@ pub(super) fn mac_pipeline(case: &mut Case) -> anyhow::Result<()> {
     // What each register holds: the model is a queue of results that moves on enabled edges only.
     let mut queue: VecDeque<MacOut> = vec![MacOut::default(); stages].into();
     let mut stalled = 0;
+    let mut trace = trace(case)?;
     for cycle in 0..CYCLES {
+        if let Some(trace) = &mut trace {
+            trace.sample(cycle, &mut mac)?;
+        }
         let want = queue[0];
         let got = mac.out();
         let same = want.valid == got.valid && (!want.valid || want == got);
@@ -55,6 +71,9 @@ pub(super) fn mac_pipeline(case: &mut Case) -> anyhow::Result<()> {
             queue.pop_front();
             queue.push_back(MacOut { valid, result: numeric::MacResult { value, flags } });
         }
+    }
+    if let Some(trace) = trace {
+        trace.finish()?;
     }
     let depth = if stages > 5 { "deeper" } else { ["1", "2", "3", "4", "5"][stages - 1] };
     case.cover("mac", &[("stages", depth), ("stall", stall)]);
