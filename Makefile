@@ -15,7 +15,7 @@ test: ## Unit, property and integration tests of all crates
 	$(CARGO) test --workspace
 
 prop: ## The property tests with many cases (PROP_CASES=20000 each)
-	PROPTEST_CASES=$(PROP_CASES) $(CARGO) test --workspace --release
+	PROPTEST_CASES=$(PROP_CASES) NUMERIC_CASES=100000000 $(CARGO) test --workspace --release
 
 bench: ## Benchmarks, each as the ratio of two runs side by side
 	$(CARGO) bench --package tb
