@@ -50,13 +50,12 @@ pub fn decode_bf16(code: u16) -> f32 {
 #[inline(always)]
 pub fn decode_fp16(code: u16) -> f32 {
     const EXPONENT: u32 = 0x7c00 << 13;
-    const REBIAS: u32 = (127 - 15) << 23;
     let code = code as u32;
     let magnitude = (code & 0x7fff) << 13;
     let exponent = magnitude & EXPONENT;
-    let normal = magnitude + REBIAS;
+    let normal = magnitude + FP16_REBIAS;
     // A subnormal gets the hidden one of 2^−14, which the subtraction takes away again, normalising on its way.
-    let one = f32::from_bits(REBIAS + (1 << 23));
+    let one = f32::from_bits(FP16_REBIAS + (1 << 23));
     let subnormal = (f32::from_bits(normal + (1 << 23)) - one).to_bits();
     let special = if magnitude > EXPONENT { 0x7fc0_0000 } else { 0x7f80_0000 };
     let bits = if exponent == 0 { subnormal } else { normal };
@@ -64,6 +63,44 @@ pub fn decode_fp16(code: u16) -> f32 {
     let sign = if magnitude > EXPONENT { 0 } else { (code & 0x8000) << 16 };
     f32::from_bits(bits | sign)
 }
+
+/// Codes between two looks for infinities and NaNs.
+const CHUNK: usize = 128;
+
+/// FP16 in chunks; those with an infinity or a NaN are done again with all cases.
+struct DecodeFp16<'a> {
+    codes: &'a [u16],
+    values: &'a mut [f32],
+}
+
+impl Kernel for DecodeFp16<'_> {
+    type Out = ();
+
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        for (codes, values) in self.codes.chunks(CHUNK).zip(self.values.chunks_mut(CHUNK)) {
+            let mut largest = 0;
+            for (value, code) in values.iter_mut().zip(codes) {
+                let code = *code as u32;
+                let magnitude = code & 0x7fff;
+                largest = largest.max(magnitude);
+                let normal = (magnitude << 13) + FP16_REBIAS;
+                let one = f32::from_bits(FP16_REBIAS + (1 << 23));
+                let subnormal = (f32::from_bits(normal + (1 << 23)) - one).to_bits();
+                let bits = if magnitude < 0x400 { subnormal } else { normal };
+                *value = f32::from_bits(bits | (code & 0x8000) << 16);
+            }
+            if largest >= 0x7c00 {
+                for (value, code) in values.iter_mut().zip(codes) {
+                    *value = decode_fp16(*code);
+                }
+            }
+        }
+    }
+}
+
+/// What FP32's exponent has more than FP16's, in FP32's place.
+const FP16_REBIAS: u32 = (127 - 15) << 23;
 
 struct Decode16<'a, F> {
     codes: &'a [u16],
@@ -98,7 +135,7 @@ pub fn decode_bf16_slice(codes: &[u16], values: &mut [f32]) -> Result<(), Numeri
 /// `Length` if the slices differ in length.
 pub fn decode_fp16_slice(codes: &[u16], values: &mut [f32]) -> Result<(), NumericError> {
     same_length(codes.len(), values.len())?;
-    dispatch(Decode16 { codes, values, decode: |code| decode_fp16(code) });
+    dispatch(DecodeFp16 { codes, values });
     Ok(())
 }
 

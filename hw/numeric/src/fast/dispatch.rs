@@ -10,16 +10,30 @@ pub trait Kernel {
     fn run<const FMA: bool>(self) -> Self::Out;
 }
 
-/// Runs a kernel with AVX2 and FMA where the machine has them, else with the baseline's instructions.
+/// Runs a kernel with AVX-512 or AVX2 and FMA where the machine has them, else with the baseline's instructions.
 pub fn dispatch<K: Kernel>(kernel: K) -> K::Out {
     #[cfg(target_arch = "x86_64")]
-    if std::is_x86_feature_detected!("avx2") && std::is_x86_feature_detected!("fma") {
-        // SAFETY: the two features that `wide` is compiled for have just been found on this machine; nothing else
-        // about it is unsafe.
-        #[allow(unsafe_code)]
-        return unsafe { wide(kernel) };
+    {
+        use std::is_x86_feature_detected as has;
+        if has!("avx512f") && has!("avx512bw") && has!("avx512vl") && has!("avx2") && has!("fma") {
+            // SAFETY: `widest` is an ordinary function but for the instructions that it is compiled for, and all of
+            // them have just been found on this machine.
+            #[allow(unsafe_code)]
+            return unsafe { widest(kernel) };
+        }
+        if has!("avx2") && has!("fma") {
+            // SAFETY: as above, for `wide`.
+            #[allow(unsafe_code)]
+            return unsafe { wide(kernel) };
+        }
     }
     kernel.run::<false>()
+}
+
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512vl,avx2,fma")]
+fn widest<K: Kernel>(kernel: K) -> K::Out {
+    kernel.run::<true>()
 }
 
 #[cfg(target_arch = "x86_64")]

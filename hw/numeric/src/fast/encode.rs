@@ -1,7 +1,8 @@
 //! FP32 values into codes, rounded once, with flags.
 
 use super::decode::same_length;
-use super::dispatch::{Kernel, dispatch};
+use super::dispatch::dispatch;
+use super::encode_slice::{Encode, Hot};
 use crate::error::NumericError;
 use crate::exact::{Exact, Unpacked};
 use crate::flags::Flags;
@@ -37,6 +38,7 @@ pub struct Encoder {
     format: FloatFormat,
     mode: Mode,
     tricks: Option<Tricks>,
+    hot: Option<Hot>,
 }
 
 /// The numbers that the branch-free form works with; magnitudes are FP32 bits without the sign.
@@ -79,7 +81,8 @@ impl Encoder {
             && format.specials() != Specials::Scale
             && format.emin() >= -126
             && (-126..=127).contains(&magic_exponent);
-        Encoder { format, mode, tricks: usable.then(|| Tricks::new(format, mode, magic_exponent)) }
+        let tricks = usable.then(|| Tricks::new(format, mode, magic_exponent));
+        Encoder { format, mode, tricks, hot: tricks.and_then(|t| Hot::new(format, mode, t.not_tiny)) }
     }
 
     /// The format converted into.
@@ -115,16 +118,20 @@ impl Encoder {
         flags: &mut Flags,
     ) -> Result<(), NumericError> {
         same_length(values.len(), codes.len())?;
-        match (&self.tricks, self.mode.rounding) {
-            (Some(tricks), Rounding::NearestEven) => *flags |= dispatch(Encode::<T, false> { tricks, values, codes }),
-            (Some(tricks), Rounding::TowardZero) => *flags |= dispatch(Encode::<T, true> { tricks, values, codes }),
-            (None, _) => {
-                for (code, value) in codes.iter_mut().zip(values) {
-                    *code = T::truncate(self.encode(*value, flags));
-                }
-            }
+        let toward_zero = self.mode.rounding == Rounding::TowardZero;
+        match &self.hot {
+            Some(hot) if toward_zero => dispatch(Encode::<T, true> { encoder: self, hot, values, codes, flags }),
+            Some(hot) => dispatch(Encode::<T, false> { encoder: self, hot, values, codes, flags }),
+            None => self.encode_each(values, codes, flags),
         }
         Ok(())
+    }
+
+    /// One by one, whatever the values are.
+    pub(super) fn encode_each<T: CodeWord>(&self, values: &[f32], codes: &mut [T], flags: &mut Flags) {
+        for (code, value) in codes.iter_mut().zip(values) {
+            *code = T::truncate(self.encode(*value, flags));
+        }
     }
 }
 
@@ -220,27 +227,5 @@ impl Tricks {
         flags = if is_nan { self.nan_flags } else { flags };
         flags |= if signaling { INVALID } else { 0 };
         (if is_nan { self.nan } else { code }, flags)
-    }
-}
-
-struct Encode<'a, T, const TOWARD_ZERO: bool> {
-    tricks: &'a Tricks,
-    values: &'a [f32],
-    codes: &'a mut [T],
-}
-
-impl<T: CodeWord, const TOWARD_ZERO: bool> Kernel for Encode<'_, T, TOWARD_ZERO> {
-    type Out = Flags;
-
-    #[inline(always)]
-    fn run<const FMA: bool>(self) -> Flags {
-        let tricks = *self.tricks;
-        let mut raised = 0;
-        for (code, value) in self.codes.iter_mut().zip(self.values) {
-            let (bits, flags) = tricks.encode::<TOWARD_ZERO>(*value);
-            *code = T::truncate(bits);
-            raised |= flags;
-        }
-        Flags::from_bits(raised as u8)
     }
 }

@@ -7,6 +7,7 @@
 mod decode;
 mod dispatch;
 mod encode;
+mod encode_slice;
 mod fma;
 
 pub use decode::{DecodeTable, decode_bf16, decode_bf16_slice, decode_fp16, decode_fp16_slice};
