@@ -353,8 +353,17 @@ pub(super) fn wide(case: &mut Case) -> anyhow::Result<()> {
 fn fast_encoder(case: &mut Case, to: FloatFormat, codes: &[u32]) -> anyhow::Result<()> {
     let values: Vec<f32> = codes.iter().map(|code| f32::from_bits(*code)).collect();
     let mut slice = vec![0u16; values.len()];
+    // Largest first, so that each flag is raised by a part of the slice that the others do not come from.
+    let mut falling = values.clone();
+    falling.sort_by(|x, y| y.abs().total_cmp(&x.abs()));
     for (mode, words) in MODES {
         let encoder = Encoder::new(to, mode);
+        let (mut one_by_one, mut together) = (Flags::NONE, Flags::NONE);
+        for value in &falling {
+            convert(FP32, to.into(), value.to_bits(), mode, &mut one_by_one);
+        }
+        encoder.encode_slice(&falling, &mut slice, &mut together)?;
+        case.equal(format_args!("{to} ({words}), sticky flags of a falling slice"), one_by_one, together);
         let mut sticky = Flags::NONE;
         encoder.encode_slice(&values, &mut slice, &mut sticky).context("slices of one length")?;
         let mut all = Flags::NONE;
