@@ -16,6 +16,7 @@ struct Cli {
 enum Command {
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
+    Dma(cmd::dma::Args),
     Waves(cmd::waves::Args),
     Cosim(cmd::cosim::Args),
 }
@@ -24,6 +25,7 @@ fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),
+        Command::Dma(args) => cmd::dma::run(&args),
         Command::Waves(args) => cmd::waves::run(&args),
         Command::Cosim(args) => cmd::cosim::run(&args),
     };

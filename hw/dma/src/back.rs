@@ -183,9 +183,11 @@ impl Module for BackEnd {
         let (ar, aw) = (self.reader.out().ar, self.writer.out().aw);
         wires(("ar_valid", "ar_address", "ar_beats"), ar, v);
         wires(("aw_valid", "aw_address", "aw_beats"), aw, v);
-        let (r_ready, w_valid) = (self.reader.out().r_ready, self.writer.out().w.valid);
+        let (r_ready, w) = (self.reader.out().r_ready, self.writer.out().w);
+        let (w_valid, w_strobe) = (w.valid, w.data.strobe);
         v.wire("r_ready", 1, Format::Unsigned, r_ready);
         v.wire("w_valid", 1, Format::Unsigned, w_valid);
+        v.wire("w_strobe", 64, Format::Hex, w_strobe);
         v.reg("retired_q", 8, Format::Unsigned, &mut self.retired);
         v.scope("reader", |v| self.reader.visit(v));
         v.scope("writer", |v| self.writer.visit(v));

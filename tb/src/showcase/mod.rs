@@ -3,6 +3,7 @@
 //! A showcase drives its block, traces it, and says which signals to show and where the markers go. `magpie waves`
 //! writes them; the views are kept in waves/ and a test holds them to what a run gives.
 
+mod dma;
 mod kernel;
 mod mvp;
 
@@ -30,7 +31,7 @@ pub struct Shot {
 
 /// All showcases, simple ones first.
 pub const SHOWCASES: &[Showcase] =
-    &[kernel::FIFO, kernel::SKID, kernel::SRAM, kernel::ADDRESS, mvp::PE, mvp::ARRAY, mvp::GEMM];
+    &[kernel::FIFO, kernel::SKID, kernel::SRAM, kernel::ADDRESS, mvp::PE, mvp::ARRAY, mvp::GEMM, dma::DMA];
 
 impl Showcase {
     /// Runs it and writes its waveform, `.vcd` or `.fst`.

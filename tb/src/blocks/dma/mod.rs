@@ -12,6 +12,7 @@ pub mod reference;
 pub mod refuse;
 mod rules;
 pub mod stimulus;
+pub mod vectors;
 
 use crate::verify::Test;
 

@@ -1,0 +1,279 @@
+//! `magpie dma`: runs descriptors on the data-movement engine.
+
+use crate::blocks::dma::bench::{self, Bench, Scenario};
+use crate::blocks::dma::memory::Timing;
+use crate::blocks::dma::{reference::Image, vectors};
+use crate::wave::{Trace, TraceOptions};
+use anyhow::{Context, bail};
+use dma::{Completion, Config, Descriptor, JobError, Preset, REGIONS, Region, Report, Stalls, WIRE_ALIGN, chain};
+use serde::Deserialize;
+use std::{fs, path::PathBuf, process::ExitCode};
+
+/// Runs a file of jobs on the data-movement engine: memory image in, memory image and counters out.
+///
+/// Exit code 0: every job was done. 1: one was refused or met a bus error. 2: the command could not be carried out.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+THE FILE (TOML; JSON by its ending .json)
+  [engine]                      sizes, all optional: bus_bytes = 64, reads_in_flight = 128, writes_in_flight = 128
+  latency = 100                 cycles from AR to R and from the last W to B (before any [table])
+
+  [[region]]                    number 0, 1, ... in order of appearance; a job may touch nothing else
+  base = 0x0000
+  bytes = 0x8000
+  access = \"r\"                  r, w or rw
+
+  [[job]]                       a preset ...
+  preset = \"gather_rows\"        copy2d copy3d gather_rows gather_planes scatter_rows scatter_planes permute im2col
+  element = \"b2\"                interleave deinterleave broadcast fill kv_pages; element: int4 b1 b2 b4 b8
+  shape = [64, 128]
+  source = { region = 0, offset = 0 }
+  ...
+  [[job]]                       ... or a descriptor, field by field
+  element = \"b1\"
+  counts = [1, 16, 64]
+  source = { region = 0, strides = [0, 256, 1] }
+  destination = { region = 1, strides = [0, 64, 1] }
+
+  Jobs run in order, as one chain. The image lies at address 0. docs/dma.md explains every field;
+  tb/examples/dma has files to start from.
+
+EXAMPLE
+  head -c 65536 /dev/urandom >in.bin
+  magpie dma tb/examples/dma/gather.toml --memory in.bin --out out.bin")]
+pub struct Args {
+    /// The jobs
+    file: PathBuf,
+    /// Memory image before
+    #[arg(long, value_name = "FILE")]
+    memory: PathBuf,
+    /// Memory image after; as long as the one before
+    #[arg(long, value_name = "FILE")]
+    out: PathBuf,
+    /// Print the result as JSON
+    #[arg(long)]
+    json: bool,
+    /// Use the transaction engine: the same bytes and cycles, many times faster, no stall counters
+    #[arg(long)]
+    fast: bool,
+    /// Write a waveform of the run (.vcd or .fst)
+    #[arg(long, value_name = "FILE", conflicts_with = "fast")]
+    trace: Option<PathBuf>,
+    /// Write stimulus and expected outputs as $readmemh files
+    #[arg(long, value_name = "DIR")]
+    vectors: Option<PathBuf>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    engine: Config,
+    #[serde(default = "latency")]
+    latency: u64,
+    #[serde(default)]
+    region: Vec<RegionEntry>,
+    #[serde(default)]
+    job: Vec<toml::Table>,
+}
+
+fn latency() -> u64 {
+    100
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct RegionEntry {
+    base: u64,
+    bytes: u64,
+    access: Access,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "lowercase")]
+enum Access {
+    R,
+    W,
+    Rw,
+}
+
+/// Largest memory image, bytes.
+const MAX_IMAGE: u64 = 1 << 30;
+
+/// What a run gives, for the reports.
+struct Done {
+    names: Vec<String>,
+    report: Report,
+    stalls: Option<Stalls>,
+}
+
+fn parse(args: &Args) -> anyhow::Result<(File, Vec<(String, Descriptor)>)> {
+    let shown = args.file.display();
+    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {shown}"))?;
+    let json = args.file.extension().is_some_and(|e| e == "json");
+    let file: File = if json {
+        serde_json::from_str(&text).with_context(|| format!("{shown} is no file of jobs"))?
+    } else {
+        toml::from_str(&text).with_context(|| format!("{shown} is no file of jobs"))?
+    };
+    if file.job.is_empty() {
+        bail!("{shown} has no [[job]]: `magpie dma --help` shows one");
+    }
+    let mut jobs = Vec::new();
+    for (n, table) in file.job.iter().enumerate() {
+        let context = || format!("{shown}: job {n}");
+        if table.contains_key("preset") {
+            let preset: Preset = table.clone().try_into().with_context(context)?;
+            let descriptors = preset.descriptors().with_context(context)?;
+            jobs.extend(descriptors.into_iter().map(|d| (format!("{n} {}", preset.name()), d)));
+        } else {
+            jobs.push((format!("{n}"), table.clone().try_into::<Descriptor>().with_context(context)?));
+        }
+    }
+    for (tag, (_, job)) in jobs.iter_mut().enumerate() {
+        job.tag = tag as u32;
+    }
+    Ok((file, jobs))
+}
+
+/// Lays memory, regions and chain out.
+fn scenario(args: &Args, file: &File, jobs: &[(String, Descriptor)]) -> anyhow::Result<(Scenario, usize)> {
+    let shown = args.memory.display();
+    let size = fs::metadata(&args.memory).with_context(|| format!("cannot read {shown}"))?.len();
+    if size > MAX_IMAGE {
+        bail!("{shown} has {size} bytes; at most {MAX_IMAGE} can be simulated");
+    }
+    let mut bytes = fs::read(&args.memory).with_context(|| format!("cannot read {shown}"))?;
+    let image = bytes.len();
+    if file.region.len() >= REGIONS {
+        bail!("{} regions; at most {} fit beside the one that holds the descriptors", file.region.len(), REGIONS - 1);
+    }
+    let mut regions = Vec::new();
+    for (n, r) in file.region.iter().enumerate() {
+        if r.base.checked_add(r.bytes).is_none_or(|end| end > 1 << dma::ADDRESS_BITS) {
+            bail!(
+                "region {n}: base {:#x} and {:#x} bytes pass the {} address bits",
+                r.base,
+                r.bytes,
+                dma::ADDRESS_BITS
+            );
+        }
+        let (read, write) = (!matches!(r.access, Access::W), !matches!(r.access, Access::R));
+        regions.push(Region { base: r.base, limit: r.base + r.bytes, read, write });
+    }
+    let at = (image as u64).next_multiple_of(WIRE_ALIGN);
+    let descriptors: Vec<_> = jobs.iter().map(|j| j.1).collect();
+    let wire = chain(&descriptors, at);
+    bytes.resize(at as usize, 0);
+    bytes.extend(&wire);
+    regions.push(Region::read_only(at, wire.len() as u64));
+    let scenario = Scenario {
+        config: file.engine,
+        regions,
+        image: Image { base: 0, bytes },
+        doorbells: vec![at],
+        bad: Vec::new(),
+        timing: Timing::fixed(file.latency.clamp(1, 100_000)),
+        host_busy: 0.0,
+        seed: 0,
+    };
+    Ok((scenario, image))
+}
+
+fn simulate(args: &Args, s: &Scenario) -> anyhow::Result<(Vec<u8>, Report, Option<Stalls>)> {
+    if args.fast {
+        let (bytes, report) = bench::predict(s)?;
+        return Ok((bytes, report, None));
+    }
+    let mut bench = Bench::new(s)?;
+    if let Some(path) = &args.trace {
+        let mut trace = Trace::create(path, "dma", &TraceOptions::default())?;
+        while !bench.quiet() && !bench.hung() {
+            trace.sample(bench.cycle(), &mut bench.dma)?;
+            bench.step();
+        }
+        trace.finish()?;
+    }
+    let ran = bench.run();
+    if ran.hung {
+        bail!("the engine came to no end: a fault of the model");
+    }
+    let report = Report { completions: ran.completions, traffic: ran.counters.traffic };
+    Ok((ran.bytes, report, Some(ran.counters.stalls)))
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A file that cannot be read, parsed or written; an engine or a region that cannot be built.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let (file, jobs) = parse(args)?;
+    file.engine.check()?;
+    let (s, image) = scenario(args, &file, &jobs)?;
+    let (bytes, report, stalls) = simulate(args, &s)?;
+    fs::write(&args.out, &bytes[..image]).with_context(|| format!("cannot write {}", args.out.display()))?;
+    if let Some(dir) = &args.vectors {
+        vectors::write(dir, &s)?;
+    }
+    let names = jobs.into_iter().map(|j| j.0).collect();
+    let result = Done { names, report, stalls };
+    if args.json {
+        println!("{:#}", json(&result, file.engine.bus_bytes));
+    } else {
+        print(&result, file.engine.bus_bytes);
+    }
+    let failed = result.report.completions.iter().any(|c| c.1.result().is_err());
+    Ok(if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+fn json(r: &Done, bus: u32) -> serde_json::Value {
+    let job = |(cycle, c): &(u64, Completion)| {
+        let error = c.result().err();
+        let field = match error {
+            Some(JobError::Refused(refusal)) => Some(refusal.field.name()),
+            Some(JobError::BadIndex { field, .. }) => Some(field.name()),
+            _ => None,
+        };
+        serde_json::json!({
+            "job": r.names.get(c.tag as usize),
+            "cycle": cycle,
+            "outcome": format!("{:?}", c.outcome),
+            "field": field,
+            "error": error.map(|e| e.to_string()),
+        })
+    };
+    serde_json::json!({
+        "jobs": r.report.completions.iter().map(job).collect::<Vec<_>>(),
+        "traffic": r.report.traffic,
+        "bus_bytes": r.report.traffic.bus_bytes(bus),
+        "efficiency": r.report.traffic.efficiency(bus),
+        "stalls": r.stalls,
+    })
+}
+
+fn print(r: &Done, bus: u32) {
+    for (cycle, c) in &r.report.completions {
+        let name = r.names.get(c.tag as usize).map_or("?", String::as_str);
+        match c.result() {
+            Ok(()) => println!("cycle {cycle:>8}  job {name}: done"),
+            Err(e) => println!("cycle {cycle:>8}  job {name}: {e}"),
+        }
+    }
+    let t = &r.report.traffic;
+    println!("{} cycles from the first AR to the last B, {:.1} % of the bus", t.cycles, 100.0 * t.efficiency(bus));
+    println!("read     {:>10} beats in {} bursts", t.read_beats, t.read_bursts);
+    println!(
+        "written  {:>10} beats in {} bursts, {} bytes by the strobes",
+        t.write_beats, t.write_bursts, t.useful_bytes
+    );
+    if let Some(s) = &r.stalls {
+        println!(
+            "cycles waiting: descriptor {}, index list {}, order {}, reads all in flight {}",
+            s.descriptor, s.index, s.order, s.reads_full
+        );
+        println!(
+            "                read data {}, write data {}, AR {}, AW {}, W {}",
+            s.read_data, s.write_data, s.ar, s.aw, s.w
+        );
+    }
+}
