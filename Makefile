@@ -47,3 +47,7 @@ views: ## Write the GTKWave views anew (after a change to a showcase)
 
 cosim: ## The SystemVerilog twins in Verilator and Icarus against the cycle engine, register by register
 	$(MAGPIE) cosim $(ARGS)
+
+SECONDS ?= 60
+fuzz: ## Hostile wire bytes against the DMA (needs cargo-fuzz): make fuzz SECONDS=60
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run dma -- -max_total_time=$(SECONDS)

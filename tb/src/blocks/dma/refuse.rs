@@ -225,10 +225,12 @@ pub fn wire(rng: &mut Xoshiro256PlusPlus) -> [u8; WIRE_BYTES] {
         ..Descriptor::default()
     };
     let step = d.element.step();
-    for side in [&mut d.source, &mut d.destination] {
-        side.region = region(rng);
-        side.offset = if rng.random_bool(0.8) { rng.random_range(0..3000) } else { edge(rng) };
-        side.strides = [edge(rng), edge(rng), if rng.random() { step } else { edge(rng) }];
+    for (regions, side) in [(0..3, &mut d.source), (2..3, &mut d.destination)] {
+        side.region = if rng.random_bool(0.1) { region(rng) } else { rng.random_range(regions) };
+        side.offset = if rng.random_bool(0.9) { rng.random_range(500..3000) } else { edge(rng) };
+        let near =
+            |rng: &mut Xoshiro256PlusPlus| if rng.random_bool(0.85) { rng.random_range(-20..70) } else { edge(rng) };
+        side.strides = [near(rng), near(rng), if rng.random() { step } else { near(rng) }];
         if rng.random_bool(0.25) {
             let offset = rng.random_range(0..3000);
             let dimension = rng.random_range(0..3);
