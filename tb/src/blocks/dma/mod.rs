@@ -6,6 +6,7 @@ mod efficiency;
 mod faults;
 mod judge;
 pub mod memory;
+mod onnx;
 mod presets;
 pub mod random;
 pub mod reference;
@@ -28,5 +29,6 @@ pub const TESTS: &[Test] = &[
     Test::new("dma", "errors", faults::ERRORS, 60, faults::errors),
     Test::new("dma", "reset", 0, 40, faults::reset),
     Test::new("dma", "rules", rules::CASES, 0, rules::rules),
+    Test::new("dma", "onnx", onnx::CASES, 0, onnx::onnx),
     Test::new("dma", "efficiency", efficiency::CASES, 0, efficiency::efficiency),
 ];
