@@ -31,6 +31,7 @@ mod port;
 mod preset;
 mod reader;
 mod run;
+mod timed;
 mod transaction;
 mod transposer;
 mod walk;
