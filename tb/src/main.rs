@@ -14,6 +14,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Kv(cmd::kv::Args),
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
     Dma(cmd::dma::Args),
@@ -23,6 +24,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Kv(args) => cmd::kv::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),
         Command::Dma(args) => cmd::dma::run(&args),

@@ -85,6 +85,11 @@ impl Table {
         2 * self.reach as usize + 1
     }
 
+    /// The symbols' frequencies, the escape's last.
+    pub fn frequencies(&self) -> impl Iterator<Item = u16> {
+        self.starts.windows(2).map(|w| w[1] - w[0])
+    }
+
     /// Ideal length of `value` in 1/32 bit, rounded: what the encoder compares tables and steps by.
     #[inline]
     pub fn cost(&self, value: i32) -> u32 {

@@ -2,6 +2,7 @@
 
 pub mod cosim;
 pub mod dma;
+pub mod kv;
 pub mod num;
 pub mod verify;
 pub mod waves;

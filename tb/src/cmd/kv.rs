@@ -1,0 +1,142 @@
+//! `magpie kv`: calibrate, encode, decode, inspect and evaluate the compressed KV cache.
+
+use crate::kv::{self, Calibration, Setting, Source, Text};
+use anyhow::{Context, bail};
+use clap::{Args as ClapArgs, Subcommand};
+use golden::kv::{KvShape, peers};
+use nkz::Mode;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+/// The compressed KV cache: calibrate a model, encode and decode dumps, measure what is lost.
+#[derive(ClapArgs)]
+pub struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Measure a model and write the codec's static tables.
+    Calibrate {
+        /// `kjv-1m`, a GGUF file, or a Hugging Face folder.
+        model: String,
+        /// A text of the kind that the model will read.
+        text: PathBuf,
+        /// The calibration file to write.
+        #[arg(short, long)]
+        output: PathBuf,
+        /// Tokens of a window.
+        #[arg(long, default_value_t = 512)]
+        window: usize,
+        /// Windows at most.
+        #[arg(long, default_value_t = 8)]
+        windows: usize,
+        /// Where the sensitivities come from.
+        #[arg(long, value_enum, default_value = "reverse")]
+        from: Source,
+    },
+    /// Measure bits, KL divergence, agreement and perplexity of every mode and of the peers.
+    Eval(Eval),
+}
+
+#[derive(ClapArgs)]
+struct Eval {
+    /// `kjv-1m`, a GGUF file, or a Hugging Face folder.
+    model: String,
+    /// Texts that calibration never saw; each is cut at TOKENS.
+    #[arg(required = true)]
+    texts: Vec<PathBuf>,
+    /// The model's calibration file; kjv-1m brings its own.
+    #[arg(short, long)]
+    calibration: Option<PathBuf>,
+    /// Tokens of each text.
+    #[arg(long, default_value_t = 1024)]
+    tokens: usize,
+    /// Positions left out at the start of each text.
+    #[arg(long, default_value_t = 128)]
+    skip: usize,
+    /// Characters left out at the start of each text.
+    #[arg(long, default_value_t = 0)]
+    offset: usize,
+    /// Also entropy-coded at these QPs.
+    #[arg(long, value_delimiter = ',')]
+    qp: Vec<u8>,
+    /// Without the peers.
+    #[arg(long)]
+    alone: bool,
+    /// Only the QPs named, no presets.
+    #[arg(long)]
+    only: bool,
+    /// Threads.
+    #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
+    threads: usize,
+    /// Where to put the plot.
+    #[arg(long)]
+    svg: Option<PathBuf>,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// A file that cannot be read or written, and those of the codec and the model.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    match &args.command {
+        Command::Calibrate { model, text, output, window, windows, from } => {
+            let llm = kv::model(model)?;
+            let calibration = kv::calibrate(&llm, &read(text)?, *window, *windows, *from)?;
+            std::fs::write(output, calibration.to_bytes()).with_context(|| output.display().to_string())?;
+            println!(
+                "{}: {} channels, {} bits of tables",
+                output.display(),
+                calibration.lines.len(),
+                calibration.bits()
+            );
+        }
+        Command::Eval(eval) => evaluate(eval)?,
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(path: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(String::from_utf8_lossy(&bytes).into_owned())
+}
+
+fn evaluate(eval: &Eval) -> anyhow::Result<()> {
+    let llm = kv::model(&eval.model)?;
+    let shape = KvShape::from(llm.model.config());
+    let calibration = match &eval.calibration {
+        Some(path) => Some(Calibration::open(path, shape)?),
+        None if eval.model == "kjv-1m" => Some(Calibration::builtin(shape)?),
+        None => None,
+    };
+    if eval.tokens <= eval.skip + 1 {
+        bail!("{} tokens less {} positions leave nothing to measure", eval.tokens, eval.skip);
+    }
+    let mut texts = Vec::new();
+    for path in &eval.texts {
+        let text: String = read(path)?.chars().skip(eval.offset).collect();
+        let ids: Vec<u32> = llm.tokenizer.encode(&text)?.into_iter().take(eval.tokens).collect();
+        if ids.len() < eval.tokens {
+            bail!("{} has {} tokens, {} are asked for", path.display(), ids.len(), eval.tokens);
+        }
+        let name = path.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into());
+        texts.push(Text { name, ids });
+    }
+    let mut settings = if eval.only { Vec::new() } else { kv::presets() };
+    settings.extend(eval.qp.iter().map(|&qp| Setting::Nkz(format!("entropy, QP {qp}"), Mode::Entropy { qp })));
+    if calibration.is_none() {
+        eprintln!("magpie: no calibration file: only the lossless mode can run");
+        settings.retain(|s| matches!(s, Setting::Nkz(_, Mode::Lossless)));
+    }
+    if !eval.alone {
+        settings.extend(peers::NAMES.map(Setting::Peer));
+    }
+    let rows = kv::evaluate(&llm, calibration.as_ref(), &settings, &texts, eval.skip, eval.threads)?;
+    println!("{}", kv::table(&rows, &texts));
+    if let Some(path) = &eval.svg {
+        std::fs::write(path, kv::svg(&rows)).with_context(|| path.display().to_string())?;
+    }
+    Ok(())
+}

@@ -1,0 +1,167 @@
+//! The calibration file: a model's static tables.
+
+use golden::kv::KvShape;
+use nkz::{Channel, Crc};
+use std::path::Path;
+
+/// First eight bytes of a calibration file.
+const MAGIC: [u8; 8] = *b"nkzcalib";
+/// The version that is written and read.
+const VERSION: u16 = 1;
+/// Magic, version, layers, heads, head dimension, CRC-16 over all else.
+const HEAD: usize = 18;
+/// A line of the tables, 52 bits in 8 bytes.
+const LINE: usize = 8;
+
+/// A model's static tables.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Calibration {
+    /// The cache that they are for.
+    pub shape: KvShape,
+    /// [layer][head][K, V][channel].
+    pub lines: Vec<Channel>,
+}
+
+/// A calibration file that cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Not a calibration file, or a part of one.
+    #[error("{file}: {what}; write it anew by `magpie kv calibrate`")]
+    Bad {
+        /// The file.
+        file: String,
+        /// What is wrong with it.
+        what: String,
+    },
+    /// Made for another model.
+    #[error("{file} was made for {made:?}, the model has {model:?}: calibrate this model")]
+    OtherModel {
+        /// The file.
+        file: String,
+        /// Its shape.
+        made: KvShape,
+        /// The model's.
+        model: KvShape,
+    },
+    /// The file system's.
+    #[error("{file}: {source}")]
+    Io {
+        /// The file.
+        file: String,
+        /// As reported.
+        source: std::io::Error,
+    },
+}
+
+impl Calibration {
+    /// The bytes of the file, little-endian throughout.
+    ///
+    /// # Panics
+    /// If a dimension does not fit 16 bits: no cache has such a shape.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut bytes = MAGIC.to_vec();
+        let s = self.shape;
+        for field in [usize::from(VERSION), s.layers, s.heads, s.head_dim, 0] {
+            bytes.extend(u16::try_from(field).expect("a dimension of a cache fits 16 bits").to_le_bytes());
+        }
+        self.lines.iter().for_each(|line| bytes.extend(line.pack().to_le_bytes()));
+        let crc = checksum(&bytes);
+        bytes[HEAD - 2..HEAD].copy_from_slice(&crc.to_le_bytes());
+        bytes
+    }
+
+    /// Reads the bytes of `file`.
+    ///
+    /// # Errors
+    /// Another format or version, a length that the shape does not give, a checksum that differs, a mean that is no
+    /// finite number, bits set that no field has.
+    pub fn parse(file: &str, bytes: &[u8]) -> Result<Self, Error> {
+        let bad = |what: String| Error::Bad { file: file.into(), what };
+        let Some((head, body)) = bytes.split_at_checked(HEAD).filter(|(head, _)| head.starts_with(&MAGIC)) else {
+            return Err(bad("this is no calibration file".into()));
+        };
+        let field = |i: usize| u16::from_le_bytes([head[8 + 2 * i], head[9 + 2 * i]]);
+        if field(0) != VERSION {
+            return Err(bad(format!("version {} is not {VERSION}", field(0))));
+        }
+        let [layers, heads, head_dim] = [1, 2, 3].map(|i| usize::from(field(i)));
+        let lines = layers * heads * 2 * head_dim;
+        if body.len() != lines * LINE {
+            return Err(bad(format!("{} bytes of tables, the shape needs {}", body.len(), lines * LINE)));
+        }
+        if checksum(bytes) != field(4) {
+            return Err(bad("the checksum differs".into()));
+        }
+        let words = body.chunks_exact(LINE).map(|b| b.iter().rev().fold(0, |word, &b| word << 8 | u64::from(b)));
+        let mut tables = Vec::with_capacity(lines);
+        for (i, word) in words.enumerate() {
+            let line = Channel::unpack(word);
+            if line.pack() != word || line.mean & 0x7f80 == 0x7f80 {
+                return Err(bad(format!("line {i} holds {word:#x}")));
+            }
+            tables.push(line);
+        }
+        Ok(Self { shape: KvShape { layers, heads, head_dim }, lines: tables })
+    }
+
+    /// Reads a file for a model whose cache has `shape`.
+    ///
+    /// # Errors
+    /// As [`Calibration::parse`], and a file of another model.
+    pub fn open(path: &Path, shape: KvShape) -> Result<Self, Error> {
+        let file = path.display().to_string();
+        let bytes = std::fs::read(path).map_err(|source| Error::Io { file: file.clone(), source })?;
+        Self::parse(&file, &bytes)?.for_model(&file, shape)
+    }
+
+    /// The calibration that ships with the built-in model.
+    ///
+    /// # Errors
+    /// None that a build could contain: the file is part of the program, and a test reads it.
+    pub fn builtin(shape: KvShape) -> Result<Self, Error> {
+        let file = "kjv-1m/nkz.calibration";
+        Self::parse(file, include_bytes!("../../../golden/models/kjv-1m/nkz.calibration"))?.for_model(file, shape)
+    }
+
+    fn for_model(self, file: &str, model: KvShape) -> Result<Self, Error> {
+        if self.shape == model {
+            Ok(self)
+        } else {
+            Err(Error::OtherModel { file: file.into(), made: self.shape, model })
+        }
+    }
+
+    /// Bits of the tables in the hardware.
+    pub fn bits(&self) -> usize {
+        self.lines.len() * Channel::BITS
+    }
+}
+
+/// CRC-16 over the file without the field that holds it.
+fn checksum(bytes: &[u8]) -> u16 {
+    Crc::new(0xFFFF).over(&bytes[..HEAD - 2]).over(&bytes[HEAD..]).value()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_survive_and_damage_is_named() {
+        let shape = KvShape { layers: 1, heads: 1, head_dim: 8 };
+        let line = |i: usize| Channel { mean: 0x3f80 + i as u16, step: -5, spread: i as i8, ..Channel::default() };
+        let made = Calibration { shape, lines: (0..16).map(line).collect() };
+        let bytes = made.to_bytes();
+        assert_eq!(Calibration::parse("f", &bytes).unwrap(), made);
+        for bit in 0..8 * bytes.len() {
+            let mut broken = bytes.clone();
+            broken[bit / 8] ^= 1 << (bit % 8);
+            assert!(Calibration::parse("f", &broken).is_err(), "bit {bit}");
+        }
+        for length in 0..bytes.len() {
+            assert!(Calibration::parse("f", &bytes[..length]).is_err());
+        }
+        let other = KvShape { layers: 2, ..shape };
+        assert!(matches!(made.for_model("f", other), Err(Error::OtherModel { .. })));
+    }
+}

@@ -1,0 +1,31 @@
+//! The compressed KV cache on a real model: calibration, the transformer's view of it, and what it costs in bits and KL.
+
+mod adapter;
+mod calibration;
+mod eval;
+mod fit;
+mod report;
+
+pub use adapter::NkzCache;
+pub use calibration::Calibration;
+pub use eval::{Row, Setting, Text, evaluate, presets};
+pub use fit::{Source, calibrate};
+pub use report::{svg, table};
+
+use golden::Llm;
+use std::path::Path;
+
+/// A model by its name: `kjv-1m`, a GGUF file, or a Hugging Face folder.
+///
+/// # Errors
+/// Those of golden's loaders.
+pub fn model(name: &str) -> anyhow::Result<Llm> {
+    let path = Path::new(name);
+    Ok(if name == "kjv-1m" {
+        golden::builtin()?
+    } else if path.extension().is_some_and(|e| e == "gguf") {
+        Llm::open_gguf(path)?
+    } else {
+        Llm::open(path)?
+    })
+}
