@@ -2,6 +2,7 @@
 
 pub mod dma;
 pub mod mvp;
+pub mod nkz;
 pub mod numeric;
 pub mod rtl;
 
@@ -13,6 +14,7 @@ const PLANS: &[&str] = &[
     include_str!("../../testplan/numeric.toml"),
     include_str!("../../testplan/mvp.toml"),
     include_str!("../../testplan/dma.toml"),
+    include_str!("../../testplan/nkz.toml"),
 ];
 
 /// All testplans.
@@ -25,5 +27,5 @@ pub fn plans() -> anyhow::Result<Vec<Plan>> {
 
 /// All tests of all blocks.
 pub fn tests() -> Vec<Test> {
-    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS].concat()
+    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS, nkz::TESTS].concat()
 }

@@ -124,7 +124,7 @@ fn evaluate(eval: &Eval) -> anyhow::Result<()> {
         let name = path.file_stem().map_or_else(String::new, |n| n.to_string_lossy().into());
         texts.push(Text { name, ids });
     }
-    let mut settings = if eval.only { Vec::new() } else { kv::presets() };
+    let mut settings = if eval.only { Vec::new() } else { kv::presets(shape.head_dim) };
     settings.extend(eval.qp.iter().map(|&qp| Setting::Nkz(format!("entropy, QP {qp}"), Mode::Entropy { qp })));
     if calibration.is_none() {
         eprintln!("magpie: no calibration file: only the lossless mode can run");

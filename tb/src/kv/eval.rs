@@ -30,8 +30,8 @@ impl Setting {
     }
 }
 
-/// The presets of the product.
-pub fn presets() -> Vec<Setting> {
+/// The presets of the product, for heads of `head_dim` channels.
+pub fn presets(head_dim: usize) -> Vec<Setting> {
     let entropy = |name: &str, qp| Setting::Nkz(name.into(), Mode::Entropy { qp });
     vec![
         Setting::Nkz("lossless".into(), Mode::Lossless),
@@ -39,7 +39,7 @@ pub fn presets() -> Vec<Setting> {
         entropy("standard", STANDARD),
         entropy("low", LOW),
         entropy("lowest", LOWEST),
-        Setting::Nkz("slot, 3 bits".into(), Mode::Slot { bytes: 768 }),
+        Setting::Nkz("slot, 3 bits".into(), Mode::Slot { bytes: 3 * TOKENS * head_dim.min(nkz::CHANNELS) / 8 }),
         Setting::Nkz("fixed".into(), Mode::Fixed { qp: 0 }),
     ]
 }

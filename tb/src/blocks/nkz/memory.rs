@@ -27,7 +27,7 @@ pub(super) fn cache(case: &mut Case) -> anyhow::Result<()> {
     let head_dim = HEADS[case.index % 6];
     let name = ["lossless", "entropy", "slot", "fixed", "raw", "mean"][case.index / 6 % 6];
     let mode = match name {
-        "slot" => Mode::Slot { bytes: if head_dim % 64 == 0 { 768 } else { 512 } },
+        "slot" => Mode::Slot { bytes: if head_dim.is_multiple_of(64) { 768 } else { 512 } },
         "entropy" => Mode::Entropy { qp: 2 },
         "fixed" => Mode::Fixed { qp: 0 },
         "raw" => Mode::Raw,

@@ -8,13 +8,14 @@ use golden::kv::KvShape;
 const TOKENS: usize = 512;
 const SKIP: usize = 64;
 
-/// Name, least ratio, largest KL.
+/// Name, least ratio, largest KL. The divergences are the presets' promises on any model; the ratios are of this model, whose
+/// heads of 32 channels pay for a header and eight lanes with half the values of a full tile.
 const TARGETS: [(&str, f64, f64); 5] = [
-    ("lossless", 1.45, 0.0),
-    ("near-lossless", 2.0, 0.001),
-    ("standard", 2.6, 0.01),
-    ("low", 3.2, 0.04),
-    ("lowest", 3.4, 0.06),
+    ("lossless", 1.4, 0.0),
+    ("near-lossless", 2.0, 0.0003),
+    ("standard", 2.9, 0.004),
+    ("low", 3.5, 0.025),
+    ("lowest", 3.7, 0.04),
 ];
 
 pub(super) fn kjv(case: &mut Case) -> anyhow::Result<()> {
@@ -24,7 +25,7 @@ pub(super) fn kjv(case: &mut Case) -> anyhow::Result<()> {
     let text = include_str!("../../../../golden/models/kjv-1m/heldout.txt");
     let ids = llm.tokenizer.encode(text)?.into_iter().take(TOKENS.min(llm.model.config().context)).collect();
     let texts = [Text { name: "held-out".into(), ids }];
-    let rows = kv::evaluate(&llm, Some(&calibration), &kv::presets(), &texts, SKIP, 1)?;
+    let rows = kv::evaluate(&llm, Some(&calibration), &kv::presets(shape.head_dim), &texts, SKIP, 1)?;
     case.label("kjv-1m");
     for row in &rows {
         case.measure(format!("{}_bits", row.name.replace(['-', ' ', ','], "_")), row.bits);

@@ -58,7 +58,7 @@ fn erf(x: f64) -> f64 {
 /// its root mean square.
 pub(super) fn exponent_table(i: usize) -> Table {
     let ratio = [0.0, 0.75, 1.25, 2.0, 3.0, 4.5, 7.0, 12.0][i / 2];
-    let rms = 2f64.powf(if i % 2 == 0 { 0.25 } else { 0.75 });
+    let rms = 2f64.powf(if i.is_multiple_of(2) { 0.25 } else { 0.75 });
     let sigma = rms / (1.0f64 + ratio * ratio).sqrt();
     let below = |z: f64| 0.5 * (1.0 + erf((z - ratio * sigma) / sigma / 2f64.sqrt()));
     let inside = |a: f64| below(a) - below(-a);
