@@ -22,7 +22,7 @@ pub const TESTS: &[Test] = &[
     Test::new("nkz", "size", 0, 100, size),
     Test::new("nkz", "encoder", 6, 40, clocked::encoder),
     Test::new("nkz", "decoder", 8, 40, clocked::decoder),
-    Test::new("nkz", "cache", 6, 12, memory::cache),
+    Test::new("nkz", "cache", 6, 30, memory::cache),
     Test::new("nkz", "damage", 0, 20, memory::damage),
     Test::new("nkz", "model", 1, 0, model::kjv),
 ];
