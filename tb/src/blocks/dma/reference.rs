@@ -1,6 +1,6 @@
 //! What a descriptor does to the bytes of a memory: plain nested loops, written from docs/dma.md.
 
-use dma::{Descriptor, Element, Region, Remap};
+use dma::{Descriptor, Element, IndexList, Region, Remap};
 
 /// A memory image: bytes from an address on.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,45 +38,48 @@ impl Image {
 /// Bytes that an ordered job reads before it writes them.
 const CHUNK_BYTES: usize = 4096;
 
-/// The value of an index list at `i`, clamped if that is asked for.
-fn index(image: &mut Image, d: &Descriptor, regions: &[Region], list: &dma::IndexList, i: u32) -> anyhow::Result<i128> {
+/// The values of an index list, clamped if that is asked for; none without a list.
+fn values(image: &mut Image, d: &Descriptor, regions: &[Region], list: Option<IndexList>) -> anyhow::Result<Vec<i128>> {
+    let Some(list) = list.filter(|_| !d.counts.contains(&0)) else { return Ok(Vec::new()) };
     let at = i128::from(regions[usize::from(list.region)].base) + i128::from(list.offset);
-    let value = if d.wide_index {
-        i128::from(image.load(at + 4 * i128::from(i), 4)? as u32 as i32)
-    } else {
-        i128::from(image.load(at + 2 * i128::from(i), 2)?)
+    let entry = |i: u32| {
+        let value = if d.wide_index {
+            i128::from(image.load(at + 4 * i128::from(i), 4)? as u32 as i32)
+        } else {
+            i128::from(image.load(at + 2 * i128::from(i), 2)?)
+        };
+        Ok(if d.clamp { value.clamp(0, i128::from(list.bound) - 1) } else { value })
     };
-    Ok(if d.clamp { value.clamp(0, i128::from(list.bound) - 1) } else { value })
+    (0..d.counts[usize::from(list.dimension)]).map(entry).collect()
 }
 
-/// Address of element `at` in units (bytes; nibbles for INT4).
-fn address(
-    image: &mut Image,
-    d: &Descriptor,
-    regions: &[Region],
-    side: &dma::Side,
-    at: [u32; 3],
-) -> anyhow::Result<i128> {
-    let units = if d.element == Element::Int4 { 2 } else { 1 };
-    let mut sum = i128::from(regions[usize::from(side.region)].base) * units + i128::from(side.offset);
-    for dim in 0..3 {
-        let coordinate = match &side.index {
-            Some(list) if usize::from(list.dimension) == dim => index(image, d, regions, list, at[dim])?,
-            _ => i128::from(at[dim]),
-        };
-        sum += coordinate * i128::from(side.strides[dim]);
+/// A job with its index lists: they are read before anything else of it.
+struct Job<'a> {
+    d: &'a Descriptor,
+    regions: &'a [Region],
+    lists: [Vec<i128>; 2],
+}
+
+impl Job<'_> {
+    /// Address of element `at` on a side (0 source, 1 destination) in units (bytes; nibbles for INT4).
+    fn address(&self, s: usize, at: [u32; 3]) -> i128 {
+        let side = if s == 0 { &self.d.source } else { &self.d.destination };
+        let units = if self.d.element == Element::Int4 { 2 } else { 1 };
+        let mut sum = i128::from(self.regions[usize::from(side.region)].base) * units + i128::from(side.offset);
+        for dim in 0..3 {
+            let coordinate = match &side.index {
+                Some(list) if usize::from(list.dimension) == dim => self.lists[s][at[dim] as usize],
+                _ => i128::from(at[dim]),
+            };
+            sum += coordinate * i128::from(side.strides[dim]);
+        }
+        sum
     }
-    Ok(sum)
 }
 
 /// Reads the elements at `ats`, then writes them.
-fn block(
-    image: &mut Image,
-    d: &Descriptor,
-    regions: &[Region],
-    reads: &[[u32; 3]],
-    writes: &[[u32; 3]],
-) -> anyhow::Result<()> {
+fn block(image: &mut Image, job: &Job<'_>, reads: &[[u32; 3]], writes: &[[u32; 3]]) -> anyhow::Result<()> {
+    let d = job.d;
     let bytes = d.element.code().into();
     let mut values = std::collections::HashMap::new();
     for &at in reads {
@@ -84,7 +87,7 @@ fn block(
         let value = match outside {
             Some(window) => window.fill,
             None => {
-                let from = address(image, d, regions, &d.source, at)?;
+                let from = job.address(0, at);
                 match d.element {
                     Element::Int4 => image.load(from.div_euclid(2), 1)? >> (4 * from.rem_euclid(2)),
                     _ => image.load(from, bytes)?,
@@ -94,7 +97,7 @@ fn block(
         values.insert(at, value);
     }
     for at in writes {
-        let to = address(image, d, regions, &d.destination, *at)?;
+        let to = job.address(1, *at);
         let value = values[at];
         if d.element == Element::Int4 {
             let old = image.load(to.div_euclid(2), 1)?;
@@ -113,6 +116,8 @@ fn block(
 /// If an address lies outside the image.
 pub fn apply(image: &mut Image, d: &Descriptor, regions: &[Region]) -> anyhow::Result<()> {
     let [n0, n1, n2] = d.counts;
+    let lists = [values(image, d, regions, d.source.index)?, values(image, d, regions, d.destination.index)?];
+    let job = Job { d, regions, lists };
     if d.remap == Remap::Transpose {
         let tile = match d.element {
             Element::B4 | Element::B8 => 32,
@@ -124,7 +129,7 @@ pub fn apply(image: &mut Image, d: &Descriptor, regions: &[Region]) -> anyhow::R
                     let (rows, columns) = (a..n1.min(a + tile as u32), b..n2.min(b + tile as u32));
                     let reads: Vec<_> = rows.clone().flat_map(|r| columns.clone().map(move |c| [i, r, c])).collect();
                     let writes: Vec<_> = columns.flat_map(|c| rows.clone().map(move |r| [i, r, c])).collect();
-                    block(image, d, regions, &reads, &writes)?;
+                    block(image, &job, &reads, &writes)?;
                 }
             }
         }
@@ -140,13 +145,13 @@ pub fn apply(image: &mut Image, d: &Descriptor, regions: &[Region]) -> anyhow::R
             for k in 0..n2 {
                 pending.push([i, j, k]);
                 if pending.len() == chunk {
-                    block(image, d, regions, &pending, &pending)?;
+                    block(image, &job, &pending, &pending)?;
                     pending.clear();
                 }
             }
         }
     }
-    block(image, d, regions, &pending, &pending)
+    block(image, &job, &pending, &pending)
 }
 
 /// The first index of a job that is out of range: (side, position, value).
@@ -155,16 +160,11 @@ pub fn apply(image: &mut Image, d: &Descriptor, regions: &[Region]) -> anyhow::R
 /// If a list lies outside the image.
 pub fn bad_index(image: &Image, d: &Descriptor, regions: &[Region]) -> anyhow::Result<Option<(usize, u32, i64)>> {
     let mut image = image.clone();
-    if d.clamp || d.counts.contains(&0) {
-        return Ok(None);
-    }
-    for (side, list) in [d.source.index, d.destination.index].into_iter().enumerate() {
-        let Some(list) = list else { continue };
-        for i in 0..d.counts[usize::from(list.dimension)] {
-            let value = index(&mut image, d, regions, &list, i)?;
-            if value < 0 || value >= i128::from(list.bound) {
-                return Ok(Some((side, i, value as i64)));
-            }
+    for (side, list) in [d.source.index, d.destination.index].into_iter().enumerate().filter(|_| !d.clamp) {
+        let bound = list.map_or(0, |l| i128::from(l.bound));
+        let values = values(&mut image, d, regions, list)?;
+        if let Some(i) = values.iter().position(|v| !(0..bound).contains(v)) {
+            return Ok(Some((side, i as u32, values[i] as i64)));
         }
     }
     Ok(None)
