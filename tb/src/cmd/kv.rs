@@ -8,7 +8,7 @@ use nkz::Mode;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The compressed KV cache: calibrate a model, encode and decode dumps, measure what is lost.
+/// The compressed KV cache: calibrate a model, measure what each codec loses.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
