@@ -1,4 +1,4 @@
-use crate::{Config, ConfigError, Job, JobError};
+use crate::{Codes, Computed, Config, ConfigError, Datapath, Job, JobError, Sums, sums};
 
 /// What the transaction engine computes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct GemmResult {
 }
 
 /// Why a job cannot be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Copy, Debug, PartialEq, thiserror::Error)]
 pub enum GemmError {
     /// The processor cannot be built.
     #[error(transparent)]
@@ -20,6 +20,19 @@ pub enum GemmError {
     /// The job does not fit.
     #[error(transparent)]
     Job(#[from] JobError),
+    /// An operand's codes are not those of the datapath.
+    #[error("{name} does not fit the {datapath} datapath: it takes {wants}")]
+    Codes {
+        /// `X` or `W`.
+        name: char,
+        /// What the datapath takes.
+        wants: &'static str,
+        /// The datapath.
+        datapath: Datapath,
+    },
+    /// The configuration has group scales, but none were given.
+    #[error("the configuration has group scales, but none were given: use the function that takes them, or no group")]
+    GroupScales,
 }
 
 /// Cycles of a job without stalls:
@@ -29,7 +42,7 @@ pub enum GemmError {
 pub fn gemm_cycles(config: Config, job: Job) -> u64 {
     let [r, c, l, a] = [config.rows, config.cols, config.mac_latency(), config.accumulator_latency()].map(|v| v as u64);
     let (m, depth) = (job.m as u64, config.depth as u64);
-    let tiles = job.n.div_ceil(config.cols) as u64 * job.k.div_ceil(config.rows) as u64;
+    let tiles = job.n.div_ceil(config.cols) as u64 * config.k_tiles(job.k) as u64;
     let blocks = m.div_ceil(depth);
     let last = m - (blocks - 1) * depth;
     let between = (blocks - 1) * tiles * depth.max(c).max(a) + (tiles - 1) * last.max(c).max(a);
@@ -43,25 +56,9 @@ pub fn gemm_cycles(config: Config, job: Job) -> u64 {
 /// # Errors
 /// If the configuration cannot be built or the operands do not have the job's shape.
 pub fn gemm(config: Config, job: Job, x: &[i8], w: &[i8]) -> Result<GemmResult, GemmError> {
-    let (config, job) = (config.checked()?, job.checked()?);
-    job.check_operands(x.len(), w.len())?;
-    let mut y = vec![0i32; job.m * job.n];
-    let mut partial = vec![0i32; job.n];
-    let mut overflow = false;
-    for (x, y) in x.chunks_exact(job.k).zip(y.chunks_exact_mut(job.n)) {
-        for (tile, (x, w)) in x.chunks(config.rows).zip(w.chunks(config.rows * job.n)).enumerate() {
-            partial.fill(0);
-            for (&a, w) in x.iter().zip(w.chunks_exact(job.n)) {
-                for (p, &w) in partial.iter_mut().zip(w) {
-                    *p += i32::from(a) * i32::from(w);
-                }
-            }
-            for (sum, &p) in y.iter_mut().zip(&partial) {
-                let (next, carry) = sum.overflowing_add(p);
-                overflow |= carry && tile > 0;
-                *sum = next;
-            }
-        }
+    let Computed { sums, overflow, cycles } = sums(config, job, Codes::Int(x), Codes::Int(w))?;
+    match sums {
+        Sums::Int32(y) => Ok(GemmResult { y, overflow, cycles }),
+        Sums::Fp32(_) => Err(GemmError::Codes { name: 'X', wants: "float codes", datapath: config.datapath }),
     }
-    Ok(GemmResult { y, overflow, cycles: gemm_cycles(config, job) })
 }

@@ -30,6 +30,8 @@ mod output;
 mod pe;
 mod processor;
 mod sequencer;
+mod simd;
+mod transaction;
 
 pub use accumulator::{Accumulator, AccumulatorIn, OutRow, Tag};
 pub use array::Array;
@@ -42,3 +44,4 @@ pub use output::{Activation, Column, Output, RowInfo};
 pub use pe::{Pe, PeIn, PeOut};
 pub use processor::{Counters, Processor, ProcessorIn, ProcessorOut};
 pub use sequencer::{Sequencer, Step, Tile};
+pub use transaction::{Codes, Computed, Sums, column_sums, finish, row_sums, sums};
