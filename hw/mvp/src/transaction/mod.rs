@@ -5,8 +5,11 @@
 
 mod float;
 mod integer;
+mod no_overlap;
 #[cfg(test)]
 mod tests;
+
+pub use no_overlap::gemm_cycles_no_overlap;
 
 use crate::{Column, Config, Datapath, GemmError, Job, Output, RowInfo, gemm_cycles};
 use float::{Bf16, Decode, Fp16};

@@ -2,7 +2,9 @@
 
 pub mod driver;
 mod gemm;
+mod onnx;
 mod projections;
+mod scalesim;
 
 use crate::{
     verify::{Case, Test},
@@ -13,6 +15,8 @@ use crate::{
 pub const TESTS: &[Test] = &[
     Test::new("mvp", "projections", projections::CASES, 0, projections::projection),
     Test::new("mvp", "shapes", gemm::SHAPES, 150, gemm::shapes),
+    Test::new("mvp", "onnx", onnx::CASES, 0, onnx::node),
+    Test::new("mvp", "scalesim", scalesim::SHAPES, 0, scalesim::shape),
     Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
     Test::new("mvp", "hazard_window", gemm::HAZARDS, 0, gemm::hazard_window),
     Test::new("mvp", "mesh", 4, 20, gemm::mesh),
