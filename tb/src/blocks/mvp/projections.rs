@@ -88,6 +88,7 @@ pub(super) fn projection(case: &mut Case) -> anyhow::Result<()> {
     {
         case.mismatch_at(run.cycle_of[first]);
     }
+    case.measure("int32_compared", expected.len() as f64);
     against_golden(case, record, &run.y, &x.scales, &w.scales)
 }
 
@@ -116,6 +117,7 @@ fn against_golden(case: &mut Case, record: &Recorded, y: &[i32], sx: &[f32], sw:
             noise += error * error;
         }
     }
+    case.measure("f32_compared", (sx.len() * sw.len()) as f64);
     case.measure("error_to_bound", worst);
     case.measure("snr_db", 10.0 * (signal / noise).log10());
     case.check(worst > LEAST_RATIO, format_args!("the bound is too loose: only {worst:.4} of it is ever used"));
