@@ -225,7 +225,8 @@ mod tests {
         if i64::from(q.residual(x)).abs() < RESIDUAL_MAX {
             let octave = 2f64.powi(e.div_euclid(4));
             let ulp = 2f64.powi((parts(q.rebuild(code)).exponent).max(-133));
-            let bound = step / 2.0 * (1.0 + 2f64.powi(-15)) + octave / 512.0 + ulp / 2.0;
+            let residual = (value(x) - value(mean)).abs();
+            let bound = step / 2.0 * (1.0 + 2f64.powi(-15)) + residual * 2f64.powi(-18) + octave / 512.0 + ulp / 2.0;
             let saturated = q.rebuild(code) & 0x7fff == 0x7f7f;
             prop_assert!(saturated || (value(x) - back).abs() <= bound, "{x:#x} {mean:#x} {e}: {back} past {bound}");
         }
@@ -258,6 +259,14 @@ mod tests {
             let limit = i128::from(RESIDUAL_MAX);
             let wide = round_shift(value, q.octave - 8 - exponent).clamp(-limit, limit);
             prop_assert_eq!(i128::from(q.residual(x)), wide);
+        }
+    }
+
+    #[test]
+    fn a_reciprocal_times_its_step_is_one_within_the_bound() {
+        for (step, reciprocal) in STEP.iter().zip(RECIPROCAL) {
+            let error = (step * reciprocal) as f64 / 2f64.powi(32) - 1.0;
+            assert!(error.abs() < 2f64.powi(-18), "{error:e}");
         }
     }
 

@@ -99,11 +99,11 @@ fn patterns(case: &mut Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The bound of docs/nkz.md on a value of step index `e`.
-fn error_bound(e: i32, rebuilt: u16) -> f64 {
+/// The bound of docs/nkz.md on a value of step index `e` that lies `residual` away from its channel's mean.
+fn error_bound(e: i32, residual: f64, rebuilt: u16) -> f64 {
     let step = STEP[e.rem_euclid(4) as usize] as f64 * 2f64.powi(e.div_euclid(4) - 16);
     let ulp = 2f64.powi(i32::from(rebuilt >> 7 & 0xff).max(1) - 134);
-    step / 2.0 * (1.0 + 2f64.powi(-15)) + 2f64.powi(e.div_euclid(4) - 9) + ulp / 2.0
+    step / 2.0 * (1.0 + 2f64.powi(-15)) + residual.abs() * 2f64.powi(-18) + 2f64.powi(e.div_euclid(4) - 9) + ulp / 2.0
 }
 
 fn bound(case: &mut Case) -> anyhow::Result<()> {
@@ -125,7 +125,7 @@ fn bound(case: &mut Case) -> anyhow::Result<()> {
             };
             if q.code(x).abs() <= most {
                 let e = i32::from(index) + i32::from(done.header.qp);
-                case.within(name, (value(x) - value(y)).abs(), error_bound(e, y));
+                case.within(name, (value(x) - value(y)).abs(), error_bound(e, value(x) - value(line.mean), y));
             }
         }
     }
