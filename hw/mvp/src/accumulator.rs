@@ -1,4 +1,5 @@
-use crate::Config;
+use crate::{Config, Scales, Side};
+use numeric::fast::{canonical, fma_slice};
 use rtl::{Format, Module, Name, Payload, Sram, SramFault, SramIn, SramWrite, Visitor, WriteMode};
 
 /// What the accumulator shall do with a row of partial sums; travels beside the array, RL + C − 1 edges.
@@ -30,21 +31,23 @@ impl Tag {
     }
 }
 
-/// A row of results: up to C values of one row of Y.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// A row of sums: up to C values of one row of X·W.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct OutRow {
-    /// C values, INT32; those past `lanes` mean nothing.
+    /// C values, INT32 or the bits of FP32; those past `lanes` mean nothing.
     pub values: Vec<i32>,
     /// Columns that count, 9 bits.
     pub lanes: u16,
     /// Last row of the job.
     pub end: bool,
+    /// Σa of the row over all of k (INT32 sums only), and the scale that came with its last tile.
+    pub side: Side,
 }
 
 impl OutRow {
     /// An empty row of `cols` columns.
     pub fn blank(cols: usize) -> Self {
-        Self { values: vec![0; cols], lanes: 0, end: false }
+        Self { values: vec![0; cols], lanes: 0, end: false, side: Side::default() }
     }
 }
 
@@ -54,6 +57,10 @@ impl Payload for OutRow {
             v.reg("lanes_q", 9, Format::Unsigned, &mut self.lanes);
             v.reg("end_q", 1, Format::Unsigned, &mut self.end);
             self.values.visit("y_q".into(), v);
+            v.scope("side", |v| {
+                v.reg("sum_q", 32, Format::Signed, &mut self.side.sum);
+                crate::beat::float(v, "scale_q", &mut self.side.scale);
+            });
         });
     }
 }
@@ -65,19 +72,46 @@ pub struct AccumulatorIn<'a> {
     pub enable: bool,
     /// What to do with the row.
     pub tag: Tag,
-    /// The deskewed southern edge, INT32.
+    /// The deskewed southern edge: INT32 or the bits of FP32.
     pub row: &'a [i32],
+    /// What rode beside the row.
+    pub side: Side,
+    /// With group scales, on the first row of a tile: the tile's.
+    pub scales: Option<&'a Scales>,
+}
+
+/// A row on its way through the adders.
+#[derive(Clone, Debug)]
+struct Stage {
+    tag: Tag,
+    side: Side,
+    values: Vec<i32>,
+}
+
+impl Stage {
+    fn blank(cols: usize) -> Self {
+        Self { tag: Tag::default(), side: Side::default(), values: vec![0; cols] }
+    }
 }
 
 /// Sums over k-tiles: a memory of D rows × C × 32 bits and an adder a column.
 ///
-/// An edge reads the old sum and registers the row; the next writes their sum back (A = 1), past the memory if the row is read again
-/// on that very edge. The sum over the last k-tile is not written but handed on, so the memory is free for the next block at once.
+/// An edge reads the old sum and registers the row; A edges later their sum is written back, past the memory if the row is read
+/// again on that very edge. The sum over the last k-tile is not written but handed on, so the memory is free for the next block at once.
+///
+/// INT32 wraps, A = 1. FP32 adds with one rounding; the A − 1 registers after the adder are its pipeline, which synthesis moves into it.
+/// With group scales a sum is fma(s_a·s_w, partial, old), old = +0 in the first tile; integer partials are exact in FP32, and a
+/// second step adds fma(s_a·minimum, Σa, ·).
 #[derive(Clone, Debug)]
 pub struct Accumulator {
+    config: Config,
     memory: Sram<i32>,
-    tag: Tag,
-    row: Vec<i32>,
+    /// Σa, summed like a column (INT32 sums only).
+    row_sums: Sram<i32>,
+    entry: Stage,
+    scales: Scales,
+    /// The A − 1 stages after the adder, in order.
+    pipeline: Vec<Stage>,
     /// Some sum left 32 bits; sticky until reset.
     overflow: bool,
 }
@@ -85,24 +119,78 @@ pub struct Accumulator {
 impl Accumulator {
     /// An accumulator of the configuration's depth and width.
     pub fn new(config: Config) -> Self {
-        let memory = Sram::new(config.depth, config.cols, WriteMode::WriteFirst);
-        Self { memory, tag: Tag::default(), row: vec![0; config.cols], overflow: false }
+        Self {
+            config,
+            memory: Sram::new(config.depth, config.cols, WriteMode::WriteFirst),
+            row_sums: Sram::new(config.depth, 1, WriteMode::WriteFirst),
+            entry: Stage::blank(config.cols),
+            scales: Scales::blank(config.cols),
+            pipeline: vec![Stage::blank(config.cols); config.accumulator_latency() - 1],
+            overflow: false,
+        }
+    }
+
+    fn last_stage(&self) -> &Stage {
+        self.pipeline.last().unwrap_or(&self.entry)
     }
 
     /// Whether a finished row stands at the output; it is computed by [`sum`](Accumulator::sum).
     pub fn offers(&self) -> bool {
-        self.tag.valid && self.tag.last
+        self.last_stage().tag.valid && self.last_stage().tag.last
+    }
+
+    /// The wires out of the last stage.
+    pub fn sum(&self, out: &mut OutRow) {
+        let stage = self.last_stage();
+        out.side = stage.side;
+        if self.pipeline.is_empty() {
+            self.add(&mut out.values);
+            out.side.sum = self.add_row_sum();
+        } else {
+            out.values.clone_from(&stage.values);
+        }
+        (out.lanes, out.end) = (stage.tag.lanes, stage.tag.end);
     }
 
     /// The adders' wires.
-    pub fn sum(&self, out: &mut OutRow) {
-        out.values.clone_from(&self.row);
-        if !self.tag.first {
-            for (sum, old) in out.values.iter_mut().zip(self.memory.out().data) {
-                *sum = sum.wrapping_add(*old);
-            }
+    fn add(&self, values: &mut Vec<i32>) {
+        values.clone_from(&self.entry.values);
+        let old = self.memory.out().data;
+        match (self.config.sums_float(), self.config.group.is_some()) {
+            (false, _) if self.entry.tag.first => {}
+            (false, _) => values.iter_mut().zip(old).for_each(|(sum, old)| *sum = sum.wrapping_add(*old)),
+            (true, false) if self.entry.tag.first => {}
+            (true, false) => values.iter_mut().zip(old).for_each(|(sum, old)| {
+                let [a, b] = [*old, *sum].map(|bits| f32::from_bits(bits as u32));
+                *sum = canonical(a + b).to_bits() as i32;
+            }),
+            (true, true) => self.add_scaled(values, old),
         }
-        (out.lanes, out.end) = (self.tag.lanes, self.tag.end);
+    }
+
+    fn add_scaled(&self, values: &mut [i32], old: &[i32]) {
+        let Side { sum, scale } = self.entry.side;
+        let is_float = self.config.datapath.is_float();
+        let partial: Vec<f32> =
+            values.iter().map(|&v| if is_float { f32::from_bits(v as u32) } else { v as f32 }).collect();
+        let first = self.entry.tag.first;
+        let mut sums: Vec<f32> =
+            old.iter().map(|&bits| if first { 0.0 } else { f32::from_bits(bits as u32) }).collect();
+        let scaled = |by: &[f32]| -> Vec<f32> { by.iter().map(|s| scale * s).collect() };
+        fma_slice(&scaled(&self.scales.scale), &partial, &mut sums);
+        if !is_float {
+            let row_sums: Vec<f32> = match self.scales.sums.as_slice() {
+                [] => vec![sum as f32; sums.len()],
+                own => own.iter().map(|&sum| sum as f32).collect(),
+            };
+            fma_slice(&scaled(&self.scales.minimum), &row_sums, &mut sums);
+        }
+        values.iter_mut().zip(sums).for_each(|(value, sum)| *value = sum.to_bits() as i32);
+    }
+
+    fn add_row_sum(&self) -> i32 {
+        let old = if self.entry.tag.first { 0 } else { self.row_sums.out().data[0] };
+        old.wrapping_add(self.entry.side.sum)
     }
 
     /// Whether a sum of a column that counts has left 32 bits since reset.
@@ -120,31 +208,70 @@ impl Accumulator {
         if !i.enable {
             return;
         }
-        if self.tag.valid && !self.tag.first {
-            let old = &self.memory.out().data[..usize::from(self.tag.lanes)];
-            self.overflow |= old.iter().zip(&self.row).any(|(a, b)| a.checked_add(*b).is_none());
+        let sums_float = self.config.sums_float();
+        if self.entry.tag.valid && !self.entry.tag.first && !sums_float {
+            let old = &self.memory.out().data[..usize::from(self.entry.tag.lanes)];
+            self.overflow |= old.iter().zip(&self.entry.values).any(|(a, b)| a.checked_add(*b).is_none());
         }
-        let write = (self.tag.valid && !self.tag.last)
-            .then_some(SramWrite { address: self.tag.address.into(), data: sum.values.as_slice() });
+        let done = self.last_stage().tag;
+        let write = (done.valid && !done.last).then_some(done.address.into());
         let read = (i.tag.valid && !i.tag.first).then_some(i.tag.address.into());
+        if !sums_float {
+            let write = write.map(|address| SramWrite { address, data: std::slice::from_ref(&sum.side.sum) });
+            self.row_sums.clock(&SramIn { read, write });
+        }
+        let added = (!self.pipeline.is_empty()).then(|| {
+            let mut stage = self.entry.clone();
+            self.add(&mut stage.values);
+            stage
+        });
+        let write = write.map(|address| SramWrite { address, data: sum.values.as_slice() });
         self.memory.clock(&SramIn { read, write });
-        self.tag = i.tag;
-        self.row.copy_from_slice(i.row);
+        if let Some(stage) = added {
+            self.pipeline.rotate_right(1);
+            self.pipeline[0] = stage;
+        }
+        (self.entry.tag, self.entry.side) = (i.tag, i.side);
+        self.entry.values.copy_from_slice(i.row);
+        if let Some(scales) = i.scales {
+            self.scales.clone_from(scales);
+        }
     }
 
     /// Clears the registers; the memory keeps its contents.
     pub fn reset(&mut self) {
+        let cols = self.config.cols;
         self.memory.reset();
-        self.tag = Tag::default();
-        self.row.fill(0);
+        self.row_sums.reset();
+        self.entry = Stage::blank(cols);
+        self.scales = Scales::blank(cols);
+        self.pipeline.fill(Stage::blank(cols));
         self.overflow = false;
     }
 
     /// Shows the registers.
     pub fn visit(&mut self, v: &mut impl Visitor) {
-        v.scope("tag", |v| self.tag.visit(0, v));
-        self.row.visit("row_q".into(), v);
+        v.scope("tag", |v| self.entry.tag.visit(0, v));
+        self.entry.values.visit("row_q".into(), v);
         v.reg("overflow_q", 1, Format::Unsigned, &mut self.overflow);
         v.scope("memory", |v| self.memory.visit(v));
+    }
+
+    /// Shows the registers beside the columns' INT32 path: row sums and scales, and the FP32 adders' stages.
+    pub fn visit_side(&mut self, v: &mut impl Visitor) {
+        self.entry.side.visit(0, v);
+        if !self.config.sums_float() {
+            v.scope("row_sums", |v| self.row_sums.visit(v));
+        }
+        if self.config.group.is_some() {
+            self.scales.visit("scales".into(), v);
+        }
+        for (i, stage) in self.pipeline.iter_mut().enumerate() {
+            v.scope(("adder", i), |v| {
+                stage.tag.visit(0, v);
+                stage.side.visit(0, v);
+                stage.values.visit("sum_q".into(), v);
+            });
+        }
     }
 }

@@ -1,4 +1,5 @@
-use crate::WestRow;
+use crate::pe::code_format;
+use crate::{Config, WestRow};
 use rtl::{Format, Visitor};
 
 /// The skew of the western edge: row r's wires arrive r·L edges after row 0's, which pass straight through.
@@ -7,62 +8,66 @@ use rtl::{Format, Visitor};
 /// given i + 1 edges ago.
 #[derive(Clone, Debug)]
 pub struct Feeder {
-    rows: usize,
-    latency: usize,
+    config: Config,
     /// A ring of edges; `at` is the one written next, the oldest.
     history: Vec<WestRow>,
     at: usize,
 }
 
 impl Feeder {
-    /// A feeder for `rows` rows whose elements take `latency` (L) edges.
-    pub fn new(rows: usize, latency: usize) -> Self {
-        let stages = ((rows - 1) * latency).max(1);
-        Self { rows, latency, history: vec![WestRow::default(); stages * rows], at: 0 }
+    /// A feeder for the configuration's rows and element latency L.
+    pub fn new(config: Config) -> Self {
+        let stages = ((config.rows - 1) * config.mac_latency()).max(1);
+        Self { config, history: vec![WestRow::default(); stages * config.rows], at: 0 }
     }
 
     fn stages(&self) -> usize {
-        self.history.len() / self.rows
+        self.history.len() / self.config.rows
     }
 
     /// Position in the ring of what row `r` was given `age` edges ago, 1..=stages.
     fn slot(&self, r: usize, age: usize) -> usize {
         let stages = self.stages();
         let edge = if self.at >= age { self.at - age } else { self.at + stages - age };
-        edge * self.rows + r
+        edge * self.config.rows + r
     }
 
     /// The wires into the array, from the registers and this cycle's input.
     pub fn west(&self, input: &[WestRow], out: &mut Vec<WestRow>) {
         out.clear();
         out.push(input[0]);
-        out.extend((1..self.rows).map(|r| self.history[self.slot(r, r * self.latency)]));
+        let latency = self.config.mac_latency();
+        out.extend((1..self.config.rows).map(|r| self.history[self.slot(r, r * latency)]));
     }
 
     /// The edge.
     pub fn clock(&mut self, enable: bool, input: &[WestRow]) {
         if enable {
-            self.history[self.at * self.rows..][..self.rows].copy_from_slice(input);
+            let rows = self.config.rows;
+            self.history[self.at * rows..][..rows].copy_from_slice(input);
             self.at = if self.at + 1 == self.stages() { 0 } else { self.at + 1 };
         }
     }
 
     /// Empties every stage.
     pub fn reset(&mut self) {
-        *self = Self::new(self.rows, self.latency);
+        *self = Self::new(self.config);
     }
 
     /// Shows stage i of row r as `row_r.*_q_i`.
     pub fn visit(&mut self, v: &mut impl Visitor) {
-        for r in 1..self.rows {
+        let (datapath, latency) = (self.config.datapath, self.config.mac_latency());
+        let widths = [datapath.act_width(), datapath.weight_width()];
+        let formats = [code_format(datapath, true), code_format(datapath, false)];
+        for r in 1..self.config.rows {
             v.scope(("row", r), |v| {
-                for i in 0..r * self.latency {
+                for i in 0..r * latency {
                     let slot = self.slot(r, i + 1);
                     let stage = &mut self.history[slot];
-                    v.reg(("act_q", i), 8, Format::Signed, &mut stage.act);
+                    v.reg(("act_q", i), widths[0], formats[0], &mut stage.act);
                     v.reg(("valid_q", i), 1, Format::Unsigned, &mut stage.valid);
                     v.reg(("swap_q", i), 1, Format::Unsigned, &mut stage.swap);
-                    v.reg(("weight_q", i), 8, Format::Signed, &mut stage.weight);
+                    v.reg(("weight_q", i), widths[1], formats[1], &mut stage.weight);
                     v.reg(("load_q", i), 1, Format::Unsigned, &mut stage.load);
                     v.reg(("keep_q", i), 1, Format::Unsigned, &mut stage.keep);
                 }
@@ -136,19 +141,22 @@ impl Deskew {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Datapath;
+    use numeric::FloatFormat;
 
     #[test]
     fn row_r_is_late_by_r_times_the_latency() {
         for (rows, latency) in [(1, 1), (2, 1), (5, 1), (4, 4)] {
-            let mut feeder = Feeder::new(rows, latency);
+            let datapath = if latency == 1 { Datapath::Int8 } else { Datapath::float(FloatFormat::BF16) };
+            let mut feeder = Feeder::new(Config { rows, datapath, ..Config::default() });
             let mut west = Vec::new();
             for t in 0..60i32 {
                 let input: Vec<_> =
-                    (0..rows).map(|r| WestRow { act: (t + r as i32) as i8, ..WestRow::default() }).collect();
+                    (0..rows).map(|r| WestRow { act: (t + r as i32) as i16, ..WestRow::default() }).collect();
                 feeder.west(&input, &mut west);
                 for (r, wires) in west.iter().enumerate() {
                     let then = t - (r * latency) as i32;
-                    assert_eq!(wires.act, if then < 0 { 0 } else { (then + r as i32) as i8 }, "row {r} at {t}");
+                    assert_eq!(wires.act, if then < 0 { 0 } else { (then + r as i32) as i16 }, "row {r} at {t}");
                 }
                 feeder.clock(true, &input);
                 feeder.clock(false, &vec![WestRow::default(); rows]);

@@ -21,21 +21,25 @@
 
 mod accumulator;
 mod array;
+mod beat;
 mod config;
 mod conv;
 mod datapath;
 mod feeder;
 mod gemm;
+mod lanes;
 mod mesh;
 mod output;
 mod pe;
 mod processor;
 mod sequencer;
 mod simd;
+mod train;
 mod transaction;
 
 pub use accumulator::{Accumulator, AccumulatorIn, OutRow, Tag};
 pub use array::Array;
+pub use beat::{Beat, Scales, Side};
 pub use config::{Config, ConfigError, Job, JobError};
 pub use conv::{Conv, ConvError, ConvJob, Layout, PatchFeeder};
 pub use datapath::Datapath;
@@ -43,7 +47,7 @@ pub use feeder::{Deskew, Feeder};
 pub use gemm::{GemmError, GemmResult, gemm, gemm_cycles};
 pub use mesh::{Mesh, SystolicArray, WestEdge, WestRow};
 pub use output::{Activation, Column, Output, RowInfo};
-pub use pe::{Pe, PeIn, PeOut};
+pub use pe::{Code, Pe, PeIn, PeOut};
 pub use processor::{Counters, Processor, ProcessorIn, ProcessorOut};
 pub use sequencer::{Sequencer, Step, Tile};
 pub use transaction::{Codes, Computed, Sums, column_sums, finish, gemm_cycles_no_overlap, row_sums, sums};

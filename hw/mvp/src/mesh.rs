@@ -1,18 +1,18 @@
-use crate::{Pe, PeIn};
+use crate::{Code, Config, Pe, PeIn};
 use rtl::{Module, Visitor};
 use std::borrow::Cow;
 
 /// The wires that enter one row of the array from the west.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WestRow {
-    /// Activation, INT8.
-    pub act: i8,
+    /// Activation.
+    pub act: Code,
     /// It counts.
     pub valid: bool,
     /// It is the first of its tile.
     pub swap: bool,
-    /// Weight, INT8.
-    pub weight: i8,
+    /// Weight.
+    pub weight: Code,
     /// The weight enters column 0.
     pub load: bool,
     /// The load goes on: columns 1 and up may shift.
@@ -30,10 +30,11 @@ pub struct WestEdge<'a> {
 
 /// An R×C array by its boundary: [`Mesh`], which shows the hardware, and [`Array`](crate::Array), which runs fast.
 ///
-/// Both have the same registers under the same names: `row_R.pe_C.*`. The output is the southern edge, one partial sum a column.
+/// Both have the same registers under the same names: `row_R.pe_C.*`. The output is the southern edge, one partial sum a column,
+/// INT32 or the bits of an FP32.
 pub trait SystolicArray: 'static + for<'a> Module<In<'a> = WestEdge<'a>, Out<'a> = Cow<'a, [i32]>> {
-    /// An array of `rows` × `cols` elements, reset.
-    fn new(rows: usize, cols: usize) -> Self;
+    /// An array of the configuration's elements, reset.
+    fn new(config: Config) -> Self;
 }
 
 /// The array as what it is: a mesh of [`Pe`]s.
@@ -45,8 +46,8 @@ pub struct Mesh {
 }
 
 impl SystolicArray for Mesh {
-    fn new(rows: usize, cols: usize) -> Self {
-        Self { cols, pes: vec![Pe::default(); rows * cols] }
+    fn new(config: Config) -> Self {
+        Self { cols: config.cols, pes: vec![Pe::new(config); config.rows * config.cols] }
     }
 }
 

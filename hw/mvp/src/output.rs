@@ -138,6 +138,19 @@ impl Output {
         !sums_float && !self.rescale && !self.add_offset && !clamps && self.format == Format::Int(IntFormat::INT32)
     }
 
+    /// Steps 1 to 4: the bits of an FP32, or, where INT32 sums leave as they are, an INT32.
+    pub fn before_conversion(&self, acc: u32, sums_float: bool, k: usize, row: &RowInfo, column: &Column) -> u32 {
+        if sums_float {
+            return self.scale(f32::from_bits(acc), row, column).to_bits();
+        }
+        let t = self.correct(acc as i32, k, row, column);
+        match (self.is_raw_int32(sums_float), self.activation) {
+            (true, Activation::None) => t as u32,
+            (true, _) => t.max(0) as u32,
+            (false, _) => self.scale(t as f32, row, column).to_bits(),
+        }
+    }
+
     /// All steps: `acc` is an INT32 or (`sums_float`) the bits of an FP32.
     pub fn apply(
         &self,
@@ -148,14 +161,7 @@ impl Output {
         column: &Column,
         flags: &mut Flags,
     ) -> u32 {
-        if sums_float {
-            return self.convert(self.scale(f32::from_bits(acc), row, column), flags);
-        }
-        let t = self.correct(acc as i32, k, row, column);
-        match (self.is_raw_int32(sums_float), self.activation) {
-            (true, Activation::None) => t as u32,
-            (true, _) => t.max(0) as u32,
-            (false, _) => self.convert(self.scale(t as f32, row, column), flags),
-        }
+        let v = self.before_conversion(acc, sums_float, k, row, column);
+        if self.is_raw_int32(sums_float) { v } else { self.convert(f32::from_bits(v), flags) }
     }
 }

@@ -1,8 +1,8 @@
 use crate::{
-    Accumulator, AccumulatorIn, Config, Deskew, Feeder, Job, OutRow, Sequencer, Step, SystolicArray, Tag, WestEdge,
-    WestRow,
+    Accumulator, AccumulatorIn, Beat, Config, Datapath, Deskew, Feeder, Job, OutRow, Scales, Sequencer, Side, Step,
+    SystolicArray, Tag, WestEdge, WestRow,
 };
-use rtl::{Fifo, FifoIn, Format, Module, SkidBuffer, SkidIn, SramFault, Stream, Visitor};
+use rtl::{Fifo, FifoIn, Format, Module, Payload, SkidBuffer, SkidIn, SramFault, Stream, Visitor};
 
 /// Counters of a job, 64 bits each, cleared by its start.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
@@ -28,10 +28,10 @@ pub struct Counters {
 pub struct ProcessorIn<'a> {
     /// A job; taken if the processor is idle.
     pub start: Option<Job>,
-    /// A row of R activations, INT8; lanes past K are ignored.
-    pub x: Stream<&'a Vec<i8>>,
-    /// A column of R weights, INT8; of each tile the last valid column first.
-    pub w: Stream<&'a Vec<i8>>,
+    /// A row of R activations; lanes past the tile's k are ignored.
+    pub x: Stream<&'a Beat>,
+    /// A column of R weights; of each tile the last valid column first. Lanes past the tile's k mean nothing.
+    pub w: Stream<&'a Beat>,
     /// The consumer takes a row of results.
     pub ready: bool,
 }
@@ -61,19 +61,49 @@ pub struct ProcessorOut<'a> {
 #[derive(Clone, Debug)]
 pub struct Processor<A> {
     config: Config,
-    x: SkidBuffer<Vec<i8>>,
-    w: SkidBuffer<Vec<i8>>,
+    x: SkidBuffer<Beat>,
+    w: SkidBuffer<Beat>,
     sequencer: Sequencer,
     feeder: Feeder,
     array: A,
     deskew: Deskew,
     /// RL + C − 1 stages; a ring, `tag_at` the oldest.
     tags: Vec<Tag>,
+    /// Row sums and scales, beside the tags.
+    sides: Vec<Side>,
     tag_at: usize,
+    /// With group scales: those of the tile that is being loaded, and of the tiles between there and the accumulator.
+    scales: Option<ScaleQueue>,
     accumulator: Accumulator,
     output: Fifo<OutRow>,
     counters: Counters,
     wires: Wires,
+}
+
+/// Scales of the tiles in flight.
+#[derive(Clone, Debug)]
+struct ScaleQueue {
+    /// Filled as columns enter.
+    loading: Scales,
+    tiles: Fifo<Scales>,
+}
+
+impl ScaleQueue {
+    /// Room for all tiles between the load and the accumulator: they follow each other every max(C, A) edges at most.
+    fn new(config: Config) -> Self {
+        let path = config.rows * config.mac_latency() + config.cols - 1;
+        let tiles = path / config.cols.max(config.accumulator_latency()) + 3;
+        Self { loading: Scales::blank(config.cols), tiles: Fifo::new(tiles, Scales::blank(config.cols)) }
+    }
+
+    /// The edge: `column` enters, which is the tile's last if it is column 0; `pop`, the oldest tile has reached the accumulator.
+    fn clock(&mut self, column: Option<(usize, &Beat)>, pop: bool) {
+        if let Some((c, beat)) = column {
+            (self.loading.scale[c], self.loading.minimum[c]) = (beat.scale, beat.minimum);
+        }
+        let push = Stream { valid: column.is_some_and(|(c, _)| c == 0), data: &self.loading };
+        self.tiles.clock(&FifoIn { push, pop });
+    }
 }
 
 /// Wires of one cycle that are too wide to copy about: scratch, not state.
@@ -91,13 +121,15 @@ impl<A: SystolicArray> Processor<A> {
         let latency = config.mac_latency();
         Self {
             config,
-            x: SkidBuffer::new(vec![0; rows]),
-            w: SkidBuffer::new(vec![0; rows]),
+            x: SkidBuffer::new(Beat::row(config)),
+            w: SkidBuffer::new(Beat::column(config)),
             sequencer: Sequencer::new(config),
-            feeder: Feeder::new(rows, latency),
-            array: A::new(rows, cols),
+            feeder: Feeder::new(config),
+            array: A::new(config),
             deskew: Deskew::new(cols),
             tags: vec![Tag::default(); rows * latency + cols - 1],
+            sides: vec![Side::default(); rows * latency + cols - 1],
+            scales: config.group.map(|_| ScaleQueue::new(config)),
             tag_at: 0,
             accumulator: Accumulator::new(config),
             output: Fifo::new(depth, OutRow::blank(cols)),
@@ -117,9 +149,9 @@ impl<A: SystolicArray> Processor<A> {
 
     /// The western edge before the skew. Lanes that do not count are gated to zero.
     fn west_input(&mut self, step: &Step) {
-        let (x, w) = (self.x.out().head.data, self.w.out().head.data);
+        let (x, w) = (&self.x.out().head.data.codes, &self.w.out().head.data.codes);
         for (r, wires) in self.wires.input.iter_mut().enumerate() {
-            let valid = step.row.is_some_and(|depth| r < depth);
+            let valid = step.row.is_some_and(|lanes| r < lanes);
             *wires = WestRow {
                 act: if valid { x[r] } else { 0 },
                 valid,
@@ -129,6 +161,21 @@ impl<A: SystolicArray> Processor<A> {
                 keep: step.keep,
             };
         }
+        if let Some(lanes) = step.row.filter(|_| step.odd) {
+            let code = &mut self.wires.input[lanes - 1].act;
+            *code = i16::from(*code as i8) & 0xff;
+        }
+    }
+
+    /// The row-sum unit: Σa over the lanes of the row that enters, and the row's scale.
+    fn side(&self) -> Side {
+        let acts = self.wires.input.iter().map(|wires| wires.act);
+        let sum = match self.config.datapath {
+            Datapath::Int8 => acts.map(i32::from).sum(),
+            Datapath::Int4 => acts.flat_map(|act| act.to_le_bytes()).map(|byte| i32::from(byte as i8)).sum(),
+            Datapath::Float { .. } => 0,
+        };
+        Side { sum, scale: self.x.out().head.data.scale }
     }
 
     fn count(&mut self, step: &Step, no_x: bool, no_w: bool, blocked: bool) {
@@ -185,14 +232,23 @@ impl<A: SystolicArray> Module for Processor<A> {
         self.output.clock(&FifoIn { push, pop: i.ready });
         let south = self.array.out();
         let row = self.deskew.row(&south);
-        self.accumulator.clock(&AccumulatorIn { enable, tag: self.tags[self.tag_at], row }, &self.wires.sum);
+        let (tag, side) = (self.tags[self.tag_at], self.sides[self.tag_at]);
+        let new_tile = tag.valid && tag.address == 0;
+        let scales = self.scales.as_ref().filter(|_| new_tile).map(|queue| queue.tiles.out().head.data);
+        self.accumulator.clock(&AccumulatorIn { enable, tag, row, side, scales }, &self.wires.sum);
         self.deskew.clock(enable, &south);
         drop(south);
         self.array.clock(&WestEdge { enable, rows: &self.wires.west });
         self.feeder.clock(enable, &self.wires.input);
         if enable {
             self.tags[self.tag_at] = step.tag;
+            self.sides[self.tag_at] = if step.row.is_some() { self.side() } else { Side::default() };
             self.tag_at = if self.tag_at + 1 == self.tags.len() { 0 } else { self.tag_at + 1 };
+        }
+        if let Some(queue) = self.scales.as_mut().filter(|_| enable) {
+            let head = self.w.out().head.data;
+            let masked = Beat::default();
+            queue.clock(step.column.map(|c| (c, if step.masked { &masked } else { head })), new_tile);
         }
         if !step.busy && i.start.is_some() {
             self.counters = Counters::default();
@@ -211,6 +267,10 @@ impl<A: SystolicArray> Module for Processor<A> {
         self.array.reset();
         self.deskew.reset();
         self.tags.fill(Tag::default());
+        self.sides.fill(Side::default());
+        if self.scales.is_some() {
+            self.scales = Some(ScaleQueue::new(self.config));
+        }
         self.accumulator.reset();
         self.output.reset();
         self.counters = Counters::default();
@@ -229,7 +289,18 @@ impl<A: SystolicArray> Module for Processor<A> {
                 self.tags[(self.tag_at + stages - 1 - i) % stages].visit(i, v);
             }
         });
+        v.scope("sides", |v| {
+            let stages = self.sides.len();
+            for i in 0..stages {
+                self.sides[(self.tag_at + stages - 1 - i) % stages].visit(i, v);
+            }
+        });
+        if let Some(queue) = &mut self.scales {
+            queue.loading.visit("loading".into(), v);
+            v.scope("scales", |v| queue.tiles.visit(v));
+        }
         v.scope("accumulator", |v| self.accumulator.visit(v));
+        v.scope("accumulator_side", |v| self.accumulator.visit_side(v));
         v.scope("output", |v| self.output.visit(v));
         v.scope("counters", |v| {
             let Counters { cycles, active, exposed, drain, starved_x, starved_w, blocked } = &mut self.counters;

@@ -8,7 +8,7 @@ pub struct Tile {
     pub block: usize,
     /// n-tile: columns `panel·C ..`.
     pub panel: usize,
-    /// k-tile: `chunk·R ..`.
+    /// k-tile: [`Config::k_range`].
     pub chunk: usize,
 }
 
@@ -34,12 +34,16 @@ const STATES: [&str; 4] = ["IDLE", "LOAD", "RUN", "DRAIN"];
 pub struct Step {
     /// A job is under way.
     pub busy: bool,
-    /// A row of activations enters, with this number of valid k.
+    /// A row of activations enters, with this number of valid lanes.
     pub row: Option<usize>,
+    /// The last valid lane holds one k-step, not a pair.
+    pub odd: bool,
     /// The row is the first of its tile.
     pub swap: bool,
     /// A column of weights enters.
     pub load: bool,
+    /// Which column, C − 1 first.
+    pub column: Option<usize>,
     /// It is not the first column of its tile.
     pub keep: bool,
     /// The column lies beyond N: zeros enter and nothing is taken from the stream.
@@ -81,7 +85,7 @@ impl Sequencer {
     }
 
     fn chunks(&self) -> usize {
-        self.job.k.div_ceil(self.config.rows)
+        self.config.k_tiles(self.job.k)
     }
 
     /// The tile after this one.
@@ -103,26 +107,38 @@ impl Sequencer {
         self.state == State::Idle
     }
 
-    /// The wires of this cycle.
-    pub fn step(&self) -> Step {
-        let (cols, slot) = (self.config.cols, self.slot);
-        let mut step = Step { busy: !self.idle(), ..Step::default() };
-        let loading = match self.state {
+    /// The tile whose rows enter.
+    pub fn tile(&self) -> Tile {
+        self.tile
+    }
+
+    /// The tile whose weights enter on this edge, if any do.
+    pub fn loading(&self) -> Option<Tile> {
+        let tile = match self.state {
             State::Load => Some(self.tile),
             State::Run => self.next(self.tile),
             State::Idle | State::Drain => None,
         };
-        if let Some(tile) = loading.filter(|_| slot < cols) {
+        tile.filter(|_| self.slot < self.config.cols)
+    }
+
+    /// The wires of this cycle.
+    pub fn step(&self) -> Step {
+        let (cols, slot) = (self.config.cols, self.slot);
+        let mut step = Step { busy: !self.idle(), ..Step::default() };
+        if let Some(tile) = self.loading() {
             step.load = true;
+            step.column = Some(cols - 1 - slot);
             step.keep = slot > 0;
             step.masked = cols - 1 - slot >= self.cols_of(tile);
         }
         if self.state == State::Run && slot < self.rows_of(self.tile) {
-            let depth = (self.job.k - self.tile.chunk * self.config.rows).min(self.config.rows);
+            let (depth, steps) = (self.config.k_range(self.job.k, self.tile.chunk).len(), self.config.datapath.steps());
             let lanes = self.cols_of(self.tile);
             let last = self.tile.chunk + 1 == self.chunks();
             let end = last && slot + 1 == self.rows_of(self.tile) && self.next(self.tile).is_none();
-            step.row = Some(depth);
+            step.row = Some(depth.div_ceil(steps));
+            step.odd = depth % steps != 0;
             step.swap = slot == 0;
             step.active = depth * lanes;
             step.tag =

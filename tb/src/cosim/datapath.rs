@@ -1,5 +1,5 @@
 use super::Cycle;
-use mvp::{Accumulator, AccumulatorIn, Array, Config, Deskew, Feeder, OutRow, SystolicArray, WestEdge, WestRow};
+use mvp::{Accumulator, AccumulatorIn, Array, Config, Deskew, Feeder, OutRow, Side, SystolicArray, WestEdge, WestRow};
 use rtl::{Format, Module, Visitor};
 
 /// Feeder, array, deskew and accumulator of the cycle engine, wired as hw/sv/mvp_datapath.sv wires its own.
@@ -17,8 +17,8 @@ impl Datapath {
     pub fn new(rows: usize, cols: usize, depth: usize) -> Self {
         let config = Config { rows, cols, depth, ..Config::default() };
         Self {
-            feeder: Feeder::new(rows, config.mac_latency()),
-            array: Array::new(rows, cols),
+            feeder: Feeder::new(config),
+            array: Array::new(config),
             deskew: Deskew::new(cols),
             accumulator: Accumulator::new(config),
             west: Vec::with_capacity(rows),
@@ -41,7 +41,8 @@ impl Module for Datapath {
         self.accumulator.sum(&mut self.sum);
         let south = self.array.out();
         let row = self.deskew.row(&south);
-        self.accumulator.clock(&AccumulatorIn { enable: i.enable, tag: i.tag, row }, &self.sum);
+        let (side, scales) = (Side::default(), None);
+        self.accumulator.clock(&AccumulatorIn { enable: i.enable, tag: i.tag, row, side, scales }, &self.sum);
         self.deskew.clock(i.enable, &south);
         drop(south);
         self.array.clock(&WestEdge { enable: i.enable, rows: &self.west });

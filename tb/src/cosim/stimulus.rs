@@ -121,10 +121,10 @@ impl Stimulus {
         let mut text = String::new();
         for cycle in &self.cycles {
             let mut word = Word::default();
-            cycle.rows.iter().for_each(|w| word.push(8, w.act as u64));
+            cycle.rows.iter().for_each(|w| word.push(8, u64::from(w.act as u8)));
             cycle.rows.iter().for_each(|w| word.push(1, w.valid.into()));
             cycle.rows.iter().for_each(|w| word.push(1, w.swap.into()));
-            cycle.rows.iter().for_each(|w| word.push(8, w.weight as u64));
+            cycle.rows.iter().for_each(|w| word.push(8, u64::from(w.weight as u8)));
             cycle.rows.iter().for_each(|w| word.push(1, w.load.into()));
             cycle.rows.iter().for_each(|w| word.push(1, w.keep.into()));
             let Tag { valid, first, last, end, address, lanes, .. } = cycle.tag;

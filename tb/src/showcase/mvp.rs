@@ -5,7 +5,7 @@
 
 use super::Showcase;
 use crate::wave::{Colour, Radix, Trace, View, WaveError};
-use mvp::{Array, Config, Job, Pe, PeIn, Processor, ProcessorIn};
+use mvp::{Array, Beat, Code, Config, Job, Pe, PeIn, Processor, ProcessorIn};
 use rtl::{Format, Module, Stream, Visitor};
 
 pub(super) const PE: Showcase = Showcase {
@@ -56,7 +56,7 @@ impl Module for Wired<'_> {
 }
 
 fn pe(trace: &mut Trace) -> Result<View, WaveError> {
-    let mut pe = Pe::default();
+    let mut pe = Pe::new(Config::default());
     let mut results = Vec::new();
     for cycle in 0..22u64 {
         let mut i = PeIn { enable: true, keep: true, ..PeIn::default() };
@@ -66,7 +66,7 @@ fn pe(trace: &mut Trace) -> Result<View, WaveError> {
         }
         if let 3..=8 | 10..=15 = cycle {
             (i.valid, i.swap) = (true, matches!(cycle, 3 | 10));
-            (i.act, i.psum) = (cycle as i8, 1000 * (1 + i32::from(cycle >= 10)));
+            (i.act, i.psum) = (cycle as i16, 1000 * (1 + i32::from(cycle >= 10)));
             results.push(cycle + 1);
         }
         let mut wired = Wired(&mut pe, i);
@@ -107,8 +107,8 @@ const SIDE: usize = 4;
 /// A processor with the wires of its streams.
 struct Bench {
     mvp: Processor<Array>,
-    x: Stream<Vec<i8>>,
-    w: Stream<Vec<i8>>,
+    x: Stream<Beat>,
+    w: Stream<Beat>,
 }
 
 impl Module for Bench {
@@ -130,7 +130,7 @@ impl Module for Bench {
             v.scope(name, |v| {
                 v.wire("valid", 1, Format::Unsigned, stream.valid);
                 v.wire("ready", 1, Format::Unsigned, ready);
-                for (k, &value) in stream.data.iter().enumerate() {
+                for (k, &value) in stream.data.codes.iter().enumerate() {
                     v.wire(("data", k), 8, Format::Signed, value);
                 }
             });
@@ -149,14 +149,22 @@ impl Module for Bench {
 fn run(trace: &mut Trace, job: Job) -> Result<Vec<u64>, WaveError> {
     let config = Config { rows: SIDE, cols: SIDE, depth: 16, ..Config::default() };
     let (panels, chunks) = (job.n.div_ceil(SIDE), job.k.div_ceil(SIDE));
-    let row = |m: usize, chunk: usize| (0..SIDE).map(|r| (10 * (m + 1) + chunk * SIDE + r) as i8).collect::<Vec<_>>();
+    let beat = |codes: Vec<Code>, mut blank: Beat| {
+        blank.codes = codes;
+        blank
+    };
+    let row = |m: usize, chunk: usize| {
+        beat((0..SIDE).map(|r| (10 * (m + 1) + chunk * SIDE + r) as Code).collect(), Beat::row(config))
+    };
+    let column = |panel: usize, c: usize| beat(vec![(panel * SIDE + c + 1) as Code; SIDE], Beat::column(config));
     let tiles = (0..panels).flat_map(|panel| (0..chunks).map(move |chunk| (panel, chunk)));
     let mut x = tiles.clone().flat_map(|(_, chunk)| (0..job.m).map(move |m| row(m, chunk)));
     // The last column of a tile enters first.
-    let mut w = tiles.flat_map(|(panel, _)| (0..SIDE).rev().map(move |c| vec![(panel * SIDE + c + 1) as i8; SIDE]));
+    let mut w = tiles.flat_map(|(panel, _)| (0..SIDE).rev().map(move |c| column(panel, c)));
 
-    let blank = || Stream::idle(vec![0; SIDE]);
-    let mut bench = Bench { mvp: Processor::new(config), x: blank(), w: blank() };
+    let [no_row, no_column] = [Beat::row(config), Beat::column(config)];
+    let mut bench =
+        Bench { mvp: Processor::new(config), x: Stream::idle(no_row.clone()), w: Stream::idle(no_column.clone()) };
     let mut results = Vec::new();
     for cycle in 0.. {
         let out = bench.mvp.out();
@@ -170,11 +178,12 @@ fn run(trace: &mut Trace, job: Job) -> Result<Vec<u64>, WaveError> {
         }
         bench.clock(&(cycle == 1).then_some(job));
         // A taken beat makes room for the next.
-        for (stream, ready, next) in
-            [(&mut bench.x, x_ready, &mut x as &mut dyn Iterator<Item = _>), (&mut bench.w, w_ready, &mut w)]
-        {
+        for (stream, ready, next, blank) in [
+            (&mut bench.x, x_ready, &mut x as &mut dyn Iterator<Item = _>, &no_row),
+            (&mut bench.w, w_ready, &mut w, &no_column),
+        ] {
             if stream.fires(ready) || !stream.valid {
-                *stream = next.next().map_or_else(blank, Stream::offer);
+                *stream = next.next().map_or_else(|| Stream::idle(blank.clone()), Stream::offer);
             }
         }
     }

@@ -63,7 +63,7 @@ impl MacConfig {
 pub struct MacIn {
     /// Clock enable of every register: 0 stalls the whole pipeline.
     pub enable: bool,
-    /// There are operands in this cycle.
+    /// There are operands in this cycle; without them the addend passes through untouched (a NaN becomes canonical).
     pub valid: bool,
     /// Code of the first factor.
     pub a: u32,
@@ -141,7 +141,10 @@ impl Module for Mac {
         for s in (1..self.stages.len()).rev() {
             self.stages[s] = self.stages[s - 1].advance(last_step(s, self.config.stages), p_bits);
         }
-        let unpacked = steps::unpack(self.config.a, i.a, self.config.b, i.b, i.c);
+        let unpacked = match i.valid {
+            true => steps::unpack(self.config.a, i.a, self.config.b, i.b, i.c),
+            false => steps::pass(i.c),
+        };
         self.stages[0] = Registers::unpacked(i.valid, unpacked).advance(last_step(0, self.config.stages), p_bits);
     }
 
@@ -198,6 +201,19 @@ mod tests {
                 want,
                 "{stages} stages, stalled"
             );
+        }
+    }
+
+    #[test]
+    fn without_operands_the_addend_passes_through() {
+        let config = MacConfig::new(FloatFormat::BF16, FloatFormat::BF16, 4).unwrap();
+        for c in [0, 1 << 31, 1, 0x8000_0001, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xc234_5678] {
+            let mut mac = Mac::new(config);
+            for _ in 0..4 {
+                mac.clock(&MacIn { enable: true, valid: false, a: 0x7f80, b: 0, c });
+            }
+            let result = MacResult { value: c, flags: crate::Flags::NONE };
+            assert_eq!(mac.out(), MacOut { valid: false, result }, "{c:#x}");
         }
     }
 

@@ -28,7 +28,8 @@ impl Registers {
             1 => Held::Unpack(Unpack::default()),
             2 => Held::Align(Align::default()),
             3 => Held::Sum(Sum::default()),
-            4 => Held::Normal(Normal::default()),
+            // So that what reset leaves behind rounds to zero.
+            4 => Held::Normal(Normal { exp: steps::EMIN, ..Normal::default() }),
             _ => Held::Result(MacResult::default()),
         };
         Registers { valid: false, held }

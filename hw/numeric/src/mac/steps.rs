@@ -16,7 +16,7 @@ use crate::format::FloatFormat;
 
 /// FP32's precision, exponent of its smallest normal number, and bias.
 const P32: u32 = 24;
-const EMIN: i32 = -126;
+pub(super) const EMIN: i32 = -126;
 const BIAS: i32 = 127;
 /// An exponent below every other: what a zero is aligned by. 11 bits signed.
 const ZERO_EXP: i32 = -1024;
@@ -177,6 +177,19 @@ pub(super) fn unpack(a_format: FloatFormat, a: u32, b_format: FloatFormat, b: u3
     let p_exp = if zero { ZERO_EXP } else { a.exp + b.exp + 1 };
     let p_sig = a.sig as u64 * b.sig as u64;
     Unpack { p_sign, p_exp, p_sig, c_sign: c.sign, c_exp: c.exp, c_sig: c.sig, bypass, invalid }
+}
+
+/// Step 1 without operands: a product of nothing, with the addend's sign so that even −0 passes.
+pub(super) fn pass(c: u32) -> Unpack {
+    let c = Operand::of(FloatFormat::FP32, c);
+    let bypass = match () {
+        () if c.nan => Bypass::Nan,
+        () if c.infinite && c.sign => Bypass::MinusInfinity,
+        () if c.infinite => Bypass::PlusInfinity,
+        () => Bypass::No,
+    };
+    let (p_sign, p_exp, p_sig) = (c.sign, ZERO_EXP, 0);
+    Unpack { p_sign, p_exp, p_sig, c_sign: c.sign, c_exp: c.exp, c_sig: c.sig, bypass, invalid: false }
 }
 
 /// Step 2: bring both terms to the larger exponent. `p_bits` is P.

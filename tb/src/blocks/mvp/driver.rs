@@ -2,7 +2,7 @@
 
 use crate::wave::Tracer;
 use anyhow::{bail, ensure};
-use mvp::{Config, Counters, Job, OutRow, Processor, ProcessorIn, SystolicArray, Tile};
+use mvp::{Beat, Code, Config, Counters, Job, OutRow, Processor, ProcessorIn, SystolicArray, Tile};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rtl::{Module, Stream};
@@ -26,8 +26,10 @@ impl Rates {
 /// What a job did.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Y, M × N, row by row.
+    /// Y, M × N, row by row: INT32 or the bits of FP32.
     pub y: Vec<i32>,
+    /// The rows as they came.
+    pub rows: Vec<OutRow>,
     /// For each value of Y the cycle in which it was handed over.
     pub cycle_of: Vec<u64>,
     /// The processor's counters.
@@ -41,49 +43,63 @@ pub fn tiles(config: Config, job: Job) -> Vec<Tile> {
     let mut tiles = Vec::new();
     for block in 0..job.m.div_ceil(config.depth) {
         for panel in 0..job.n.div_ceil(config.cols) {
-            tiles.extend((0..job.k.div_ceil(config.rows)).map(|chunk| Tile { block, panel, chunk }));
+            tiles.extend((0..config.k_tiles(job.k)).map(|chunk| Tile { block, panel, chunk }));
         }
     }
     tiles
+}
+
+/// The operands of a job, one code a value.
+#[derive(Clone, Debug, Default)]
+pub struct Operands {
+    /// X, M × K, row by row.
+    pub x: Vec<Code>,
+    /// W, K × N, row by row.
+    pub w: Vec<Code>,
+    /// With group scales: those of X, M × groups. Else of the rows, M, or none.
+    pub x_scales: Vec<f32>,
+    /// With group scales: those of W, groups × N.
+    pub w_scales: Vec<f32>,
+    /// With group scales: the minima of W, groups × N, or none.
+    pub w_minima: Vec<f32>,
+}
+
+impl Operands {
+    /// Plain INT8.
+    pub fn int8(x: &[i8], w: &[i8]) -> Self {
+        let codes = |v: &[i8]| v.iter().map(|&v| v.into()).collect();
+        Self { x: codes(x), w: codes(w), ..Self::default() }
+    }
+}
+
+/// Which operand [`Beats`] feeds.
+#[derive(Clone, Copy, PartialEq)]
+enum Port {
+    X,
+    W,
 }
 
 /// Beats of one operand, in the order in which the processor takes them.
 struct Beats<'a> {
     config: Config,
     job: Job,
-    operand: &'a [i8],
+    port: Port,
+    operands: &'a Operands,
     tiles: Vec<Tile>,
     tile: usize,
     beat: usize,
-    /// What lanes past K carry: anything, so that a design that reads them is found out.
-    padding: i8,
-    lanes: Vec<i8>,
+    /// What lanes past the tile carry: anything, so that a design that reads them is found out.
+    padding: Code,
+    data: Beat,
 }
 
 impl<'a> Beats<'a> {
-    fn new(config: Config, job: Job, operand: &'a [i8], padding: i8) -> Self {
-        Self { config, job, operand, tiles: tiles(config, job), tile: 0, beat: 0, padding, lanes: vec![0; config.rows] }
-    }
-
-    /// The lanes of the current beat; `at` gives the operand's index of (beat within its tile, k).
-    fn fill(&mut self, at: impl Fn(&Job, usize) -> usize) {
-        let Some(tile) = self.tiles.get(self.tile) else { return };
-        for (r, lane) in self.lanes.iter_mut().enumerate() {
-            let k = tile.chunk * self.config.rows + r;
-            *lane = if k < self.job.k { self.operand[at(&self.job, k)] } else { self.padding };
-        }
-    }
-
-    fn fill_x(&mut self) {
-        let Some(tile) = self.tiles.get(self.tile) else { return };
-        let m = tile.block * self.config.depth + self.beat;
-        self.fill(|job, k| m * job.k + k);
-    }
-
-    fn fill_w(&mut self) {
-        let Some(tile) = self.tiles.get(self.tile) else { return };
-        let n = tile.panel * self.config.cols + self.cols(tile) - 1 - self.beat;
-        self.fill(|job, k| k * job.n + n);
+    fn new(config: Config, job: Job, port: Port, operands: &'a Operands, padding: i8) -> Self {
+        let data = if port == Port::X { Beat::row(config) } else { Beat::column(config) };
+        let tiles = tiles(config, job);
+        let mut beats = Self { config, job, port, operands, tiles, tile: 0, beat: 0, padding: padding.into(), data };
+        beats.fill();
+        beats
     }
 
     fn rows(&self, tile: &Tile) -> usize {
@@ -94,21 +110,48 @@ impl<'a> Beats<'a> {
         (self.job.n - tile.panel * self.config.cols).min(self.config.cols)
     }
 
-    fn next(&mut self, beats_of_tile: usize) {
-        self.beat += 1;
-        if self.beat == beats_of_tile {
-            (self.tile, self.beat) = (self.tile + 1, 0);
+    fn fill(&mut self) {
+        let Some(tile) = self.tiles.get(self.tile) else { return };
+        let range = self.config.k_range(self.job.k, tile.chunk);
+        let group = self.config.group.map_or(0, |g| range.start / g);
+        let groups = self.config.group.map_or(1, |g| self.job.k.div_ceil(g));
+        let Operands { x, w, x_scales, w_scales, w_minima } = self.operands;
+        let (m, n) = (
+            tile.block * self.config.depth + self.beat,
+            (tile.panel * self.config.cols + self.cols(tile)).wrapping_sub(1 + self.beat),
+        );
+        let code = |k: usize| match self.port {
+            _ if k >= range.end => self.padding,
+            Port::X => x[m * self.job.k + k],
+            Port::W => w[k * self.job.n + n],
+        };
+        for (r, lane) in self.data.codes.iter_mut().enumerate() {
+            *lane = match self.config.datapath.steps() {
+                1 => code(range.start + r),
+                _ => {
+                    let k = range.start + 2 * r;
+                    Code::from_le_bytes([code(k) as u8, code(k + 1) as u8])
+                }
+            };
+        }
+        let at = |values: &[f32], i: usize, default| values.get(i).copied().unwrap_or(default);
+        match self.port {
+            Port::X => self.data.scale = at(x_scales, m * groups + group, 1.0),
+            Port::W => {
+                self.data.scale = at(w_scales, group * self.job.n + n, 1.0);
+                self.data.minimum = at(w_minima, group * self.job.n + n, 0.0);
+            }
         }
     }
 
-    fn next_x(&mut self) {
-        self.next(self.rows(&self.tiles[self.tile]));
-        self.fill_x();
-    }
-
-    fn next_w(&mut self) {
-        self.next(self.cols(&self.tiles[self.tile]));
-        self.fill_w();
+    fn next(&mut self) {
+        let tile = &self.tiles[self.tile];
+        let beats = if self.port == Port::X { self.rows(tile) } else { self.cols(tile) };
+        self.beat += 1;
+        if self.beat == beats {
+            (self.tile, self.beat) = (self.tile + 1, 0);
+        }
+        self.fill();
     }
 
     fn left(&self) -> bool {
@@ -135,6 +178,7 @@ impl Collector {
         }
         let blank = Finished {
             y: vec![0; job.m * job.n],
+            rows: Vec::new(),
             cycle_of: vec![0; job.m * job.n],
             counters: Counters::default(),
             overflow: false,
@@ -164,27 +208,26 @@ impl Collector {
         let at = m * job.n + n..m * job.n + n + lanes;
         self.finished.y[at.clone()].copy_from_slice(&y.data.values[..lanes]);
         self.finished.cycle_of[at].fill(cycle);
+        self.finished.rows.push(y.data.clone());
         Ok(())
     }
 }
 
-/// Runs one job from start to the last result. `x` is M × K, `w` is K × N.
+/// Runs one job from start to the last result.
 ///
 /// # Errors
 /// A broken handshake, rows that are too many, too few or misplaced, a memory fault, a hang, a waveform that cannot be written.
 pub fn run<A: SystolicArray>(
     processor: &mut Processor<A>,
     job: Job,
-    (x, w): (&[i8], &[i8]),
+    operands: &Operands,
     rates: Rates,
     rng: &mut Xoshiro256PlusPlus,
     mut tracer: impl Tracer,
 ) -> anyhow::Result<Finished> {
     let config = processor.config();
-    let mut xs = Beats::new(config, job, x, rng.random());
-    let mut ws = Beats::new(config, job, w, rng.random());
-    xs.fill_x();
-    ws.fill_w();
+    let mut xs = Beats::new(config, job, Port::X, operands, rng.random());
+    let mut ws = Beats::new(config, job, Port::W, operands, rng.random());
     let mut collector = Collector::new(config, job);
     let slowest = rates.x.min(rates.w).min(rates.y);
     let patience = 1_000 + (mvp::gemm_cycles(config, job) as f64 * 20.0 / slowest) as u64;
@@ -208,16 +251,16 @@ pub fn run<A: SystolicArray>(
         let (x_fires, w_fires) = (offer_x && out.x_ready, offer_w && out.w_ready);
         processor.clock(&ProcessorIn {
             start: (cycle == 0).then_some(job),
-            x: Stream { valid: offer_x, data: &xs.lanes },
-            w: Stream { valid: offer_w, data: &ws.lanes },
+            x: Stream { valid: offer_x, data: &xs.data },
+            w: Stream { valid: offer_w, data: &ws.data },
             ready,
         });
         if x_fires {
-            xs.next_x();
+            xs.next();
             offer_x = false;
         }
         if w_fires {
-            ws.next_w();
+            ws.next();
             offer_w = false;
         }
     }

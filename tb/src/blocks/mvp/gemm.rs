@@ -1,11 +1,12 @@
 //! GEMM on any array: shapes, extremes, stalls, the hazard window, reset, overflow and refusals.
 
 use super::{
-    driver::{self, Finished, Rates},
+    driver::{self, Finished, Operands, Rates},
+    formats::{self, Draw},
     trace,
 };
 use crate::verify::Case;
-use mvp::{Array, Config, GemmError, Job, Mesh, Processor, ProcessorIn, SystolicArray, gemm, gemm_cycles};
+use mvp::{Array, Beat, Config, GemmError, Job, Mesh, Processor, ProcessorIn, SystolicArray, gemm, gemm_cycles};
 use rand::RngExt;
 use rtl::{Image, Layout, Module, Stream};
 
@@ -73,7 +74,7 @@ fn run<A: SystolicArray>(
 ) -> anyhow::Result<Finished> {
     let mut processor = Processor::<A>::new(config);
     let mut trace = trace(case)?;
-    let finished = driver::run(&mut processor, job, (x, w), rates, &mut case.rng, trace.as_mut());
+    let finished = driver::run(&mut processor, job, &Operands::int8(x, w), rates, &mut case.rng, trace.as_mut());
     trace.map(|t| t.finish()).transpose()?;
     finished
 }
@@ -175,20 +176,25 @@ pub(super) fn mesh(case: &mut Case) -> anyhow::Result<()> {
         rows: rng.random_range(1..7),
         cols: rng.random_range(1..7),
         depth: rng.random_range(1..9),
-        ..Config::default()
+        datapath: formats::datapath(formats::NAMES[case.index % formats::NAMES.len()])?,
+        mac_stages: rng.random_range(1..6),
+        adder_stages: rng.random_range(1..6),
+        group: rng.random_bool(0.3).then_some(8),
     };
     let job = Job { m: rng.random_range(1..20), n: rng.random_range(1..20), k: rng.random_range(1..20) };
-    let (x, w) = (operand(job.m * job.k, rng), operand(job.k * job.n, rng));
+    let draw = if rng.random() { Draw::Near } else { Draw::Any };
+    let operands = formats::operands(config, job, draw, rng);
     let rates = if case.index.is_multiple_of(2) { Rates::FULL } else { Rates { x: 0.7, w: 0.7, y: 0.6 } };
     let mut images = Vec::new();
     let seed = case.rng.clone();
     let mut keep = Recorder(|image| images.push(image));
-    let on_mesh = driver::run(&mut Processor::<Mesh>::new(config), job, (&x, &w), rates, &mut seed.clone(), &mut keep)?;
+    let on_mesh =
+        driver::run(&mut Processor::<Mesh>::new(config), job, &operands, rates, &mut seed.clone(), &mut keep)?;
     if let Some(mut trace) = trace(case)? {
-        driver::run(&mut Processor::<Mesh>::new(config), job, (&x, &w), rates, &mut seed.clone(), &mut trace)?;
+        driver::run(&mut Processor::<Mesh>::new(config), job, &operands, rates, &mut seed.clone(), &mut trace)?;
         trace.finish()?;
     }
-    case.equal_slices("Y of the mesh", &reference(job, &x, &w)?, &on_mesh.y);
+    case.equal_slices("Y of the mesh", &super::reference::product(config, job, &operands), &on_mesh.y);
     let paths = Layout::of(&mut Processor::<Mesh>::new(config)).paths;
     let mut cycle = 0;
     let mut compare = Recorder(|image: Image| {
@@ -204,7 +210,7 @@ pub(super) fn mesh(case: &mut Case) -> anyhow::Result<()> {
         cycle += 1;
     });
     let on_array =
-        driver::run(&mut Processor::<Array>::new(config), job, (&x, &w), rates, &mut seed.clone(), &mut compare)?;
+        driver::run(&mut Processor::<Array>::new(config), job, &operands, rates, &mut seed.clone(), &mut compare)?;
     case.equal("cycles", images.len(), cycle);
     case.cycles(cycle as u64);
     case.equal_slices("Y", &on_mesh.y, &on_array.y);
@@ -230,13 +236,14 @@ pub(super) fn reset(case: &mut Case) -> anyhow::Result<()> {
     let fresh = Image::of(&mut processor);
     for _ in 0..2 {
         let cycles = case.rng.random_range(1..gemm_cycles(config, job));
-        let junk = vec![case.rng.random(); config.rows];
+        let (mut x_junk, mut w_junk) = (Beat::row(config), Beat::column(config));
+        x_junk.codes.fill(case.rng.random::<i8>().into());
+        w_junk.codes.clone_from(&x_junk.codes);
         for cycle in 0..cycles {
-            let beat = Stream::offer(&junk);
             processor.clock(&ProcessorIn {
                 start: (cycle == 0).then_some(job),
-                x: beat,
-                w: beat,
+                x: Stream::offer(&x_junk),
+                w: Stream::offer(&w_junk),
                 ready: cycle % 3 == 0,
             });
         }
@@ -250,11 +257,12 @@ pub(super) fn reset(case: &mut Case) -> anyhow::Result<()> {
     for d in fresh.differences(&Image::of(&mut processor)) {
         let path = &paths[d.signal].path;
         let kept = path.starts_with("accumulator.memory.words")
+            || path.starts_with("accumulator_side.row_sums.words")
             || path.contains("_skid.")
             || path.starts_with("output.slot_q");
         case.check(kept, format_args!("{path} is not reset: {d:?}"));
     }
-    let run = driver::run(&mut processor, job, (&x, &w), Rates::FULL, &mut case.rng, ())?;
+    let run = driver::run(&mut processor, job, &Operands::int8(&x, &w), Rates::FULL, &mut case.rng, ())?;
     case.equal_slices("Y after reset", &gemm(config, job, &x, &w)?.y, &run.y);
     case.equal("cycles after reset", gemm_cycles(config, job), run.counters.cycles);
     case.cycles(run.counters.cycles);

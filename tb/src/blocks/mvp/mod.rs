@@ -1,9 +1,11 @@
 //! Bench of the matrix-vector processor.
 
 pub mod driver;
+mod formats;
 mod gemm;
 mod onnx;
 mod projections;
+pub mod reference;
 mod scalesim;
 
 use crate::{
@@ -17,9 +19,10 @@ pub const TESTS: &[Test] = &[
     Test::new("mvp", "shapes", gemm::SHAPES, 150, gemm::shapes),
     Test::new("mvp", "onnx", onnx::CASES, 0, onnx::node),
     Test::new("mvp", "scalesim", scalesim::SHAPES, 0, scalesim::shape),
+    Test::new("mvp", "formats", formats::DIRECTED, 800, formats::formats),
     Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
     Test::new("mvp", "hazard_window", gemm::HAZARDS, 0, gemm::hazard_window),
-    Test::new("mvp", "mesh", 4, 20, gemm::mesh),
+    Test::new("mvp", "mesh", 18, 20, gemm::mesh),
     Test::new("mvp", "reset", 2, 10, gemm::reset),
     Test::new("mvp", "overflow", gemm::OVERFLOWS, 0, gemm::overflow),
     Test::new("mvp", "refusals", 1, 0, gemm::refusals),

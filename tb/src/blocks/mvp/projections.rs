@@ -1,6 +1,9 @@
 //! The main job: every projection of the built-in model on a real prompt, through the clocked array, against golden.
 
-use super::{driver, trace};
+use super::{
+    driver::{self, Operands, Rates},
+    trace,
+};
 use crate::verify::Case;
 use anyhow::{Context, ensure};
 use golden::{Logits, Projected, Projection, Tensor};
@@ -73,8 +76,8 @@ pub(super) fn projection(case: &mut Case) -> anyhow::Result<()> {
     let columns: Vec<i8> = (0..k * n).map(|i| w.codes[i % n * k + i / n]).collect();
     let mut processor = Processor::<Array>::new(config);
     let mut trace = trace(case)?;
-    let run =
-        driver::run(&mut processor, job, (&x.codes, &columns), driver::Rates::FULL, &mut case.rng, trace.as_mut());
+    let operands = Operands::int8(&x.codes, &columns);
+    let run = driver::run(&mut processor, job, &operands, Rates::FULL, &mut case.rng, trace.as_mut());
     trace.map(|t| t.finish()).transpose()?;
     let run = run?;
     case.cycles(run.counters.cycles);

@@ -1,0 +1,95 @@
+/// One bit a column on its way east: the valid, swap and load registers of a row. Bit c stands in column c.
+///
+/// W words of 64 columns. Bits past the last column are the column's own history, for a pipeline's later stages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Train<const W: usize>([u64; W]);
+
+impl<const W: usize> Default for Train<W> {
+    fn default() -> Self {
+        Self([0; W])
+    }
+}
+
+impl<const W: usize> Train<W> {
+    /// All bits below `cols`.
+    pub(crate) fn full(cols: usize) -> Self {
+        Self(std::array::from_fn(|w| rtl::mask(cols.saturating_sub(w * 64).min(64) as u32)))
+    }
+
+    /// Moves one column east; what leaves `full` is cut.
+    pub(crate) fn shift(&mut self, west: bool, full: &Self) {
+        let mut carry = u64::from(west);
+        for (word, full) in self.0.iter_mut().zip(full.0) {
+            let out = *word >> 63;
+            *word = (*word << 1 | carry) & full;
+            carry = out;
+        }
+    }
+
+    /// The bits that also stand in `mask`.
+    pub(crate) fn and(&self, mask: &Self) -> Self {
+        Self(std::array::from_fn(|w| self.0[w] & mask.0[w]))
+    }
+
+    pub(crate) fn get(&self, c: usize) -> bool {
+        self.0[c / 64] >> (c % 64) & 1 == 1
+    }
+
+    pub(crate) fn set(&mut self, c: usize, bit: bool) {
+        self.0[c / 64] = self.0[c / 64] & !(1 << (c % 64)) | u64::from(bit) << (c % 64);
+    }
+
+    pub(crate) fn none(&self) -> bool {
+        self.0 == [0; W]
+    }
+
+    /// Keeps column 0's bit alone.
+    pub(crate) fn keep_first(&mut self) {
+        let first = self.0[0] & 1;
+        *self = Self::default();
+        self.0[0] = first;
+    }
+
+    /// Runs of neighbouring columns whose bit is set, west to east; a run never crosses a word.
+    pub(crate) fn runs(self) -> impl Iterator<Item = std::ops::Range<usize>> {
+        self.0.into_iter().enumerate().flat_map(|(w, mut word)| {
+            std::iter::from_fn(move || {
+                if word == 0 {
+                    return None;
+                }
+                let from = word.trailing_zeros();
+                let len = (word >> from).trailing_ones();
+                word &= !(rtl::mask(len) << from);
+                let at = w * 64 + from as usize;
+                Some(at..at + len as usize)
+            })
+        })
+    }
+
+    /// Columns whose bit is set, west to east.
+    pub(crate) fn columns(self) -> impl DoubleEndedIterator<Item = usize> {
+        (0..W * 64).filter(move |&c| self.get(c))
+    }
+
+    /// `Some(n)` if exactly the columns 0..n are set.
+    pub(crate) fn prefix(&self) -> Option<usize> {
+        let n = self.0.iter().map(|w| w.count_ones() as usize).sum();
+        (*self == Self::full(n)).then_some(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn runs_are_the_columns_that_are_set() {
+        let mut train = Train::<2>::default();
+        let set = [0, 1, 5, 62, 63, 64, 65, 100, 127];
+        set.iter().for_each(|&c| train.set(c, true));
+        assert_eq!(train.runs().flatten().collect::<Vec<_>>(), set);
+        assert_eq!(train.columns().collect::<Vec<_>>(), set);
+        assert_eq!(Train::<2>::full(70).prefix(), Some(70));
+        assert_eq!(train.prefix(), None);
+    }
+}
