@@ -1,94 +1,15 @@
 use crate::completion::{Completion, Outcome, Ticket};
+use crate::hazard::{History, fetch, wire_span};
 use crate::index::{BadIndex, check_beat};
+use crate::state::{STATE_NAMES, STATES, State};
 use crate::{
     BusFault, Checked, Checker, Config, Control, Descriptor, Field, IndexWrite, Kind, Limits, ListPlan, Plan, REGIONS,
-    Refusal, Region, Run, Span, TICKETS, WIRE_BYTES,
+    Refusal, Region, Run, Span, WIRE_BYTES,
 };
 use rtl::{Fifo, FifoIn, Format, Module, Payload, Stream, Visitor};
 
 /// Doorbells that wait.
 pub const DOORBELLS: usize = 4;
-
-/// What the front end is at.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum State {
-    /// Waits for a doorbell.
-    #[default]
-    Idle,
-    /// Waits until the descriptor may be fetched.
-    Fetch,
-    /// Asks for it.
-    FetchPush,
-    /// Waits for its bytes.
-    Receive,
-    /// One dimension of the checks a cycle.
-    Check,
-    /// Decides.
-    Verdict,
-    /// Waits until the read side has walked the job before.
-    Settle,
-    /// Asks for the next descriptor.
-    PrefetchPush,
-    /// Waits until an index list may be fetched.
-    List,
-    /// Asks for it.
-    ListPush,
-    /// Waits for its entries.
-    ListReceive,
-    /// Waits until the source may be read.
-    Hazard,
-    /// Hands the job on.
-    Dispatch,
-    /// Goes on to the next descriptor.
-    Next,
-}
-
-const STATES: [State; 14] = [
-    State::Idle,
-    State::Fetch,
-    State::FetchPush,
-    State::Receive,
-    State::Check,
-    State::Verdict,
-    State::Settle,
-    State::PrefetchPush,
-    State::List,
-    State::ListPush,
-    State::ListReceive,
-    State::Hazard,
-    State::Dispatch,
-    State::Next,
-];
-
-/// What the last jobs may still be writing: the guard that makes a chain behave as one job after the other.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct History {
-    spans: [Span; TICKETS],
-}
-
-impl History {
-    /// A job is dispatched.
-    pub(crate) fn push(&mut self, destination: Span) {
-        self.spans.rotate_right(1);
-        self.spans[0] = destination;
-    }
-
-    /// Whether `span` meets what one of the last jobs writes.
-    pub(crate) fn meets(&self, span: Span) -> bool {
-        self.spans.iter().any(|s| s.meets(span))
-    }
-}
-
-/// Bytes of a descriptor at `address`.
-pub(crate) fn wire_span(address: u64) -> Span {
-    Span { lo: address, hi: address.saturating_add(WIRE_BYTES as u64) }
-}
-
-/// The run that fetches `span`.
-pub(crate) fn fetch(kind: Kind, span: Span) -> Run {
-    let nibbles = 2 * (span.hi - span.lo);
-    Run { address: 2 * span.lo, nibbles, kind, stop: true, ..Run::default() }
-}
 
 /// The front end: fetches descriptors and index lists, checks them, dispatches jobs.
 ///
@@ -458,23 +379,7 @@ impl Module for FrontEnd {
 
     fn visit(&mut self, v: &mut impl Visitor) {
         let mut state = self.state as u8;
-        let names = &[
-            "idle",
-            "fetch",
-            "fetch_push",
-            "receive",
-            "check",
-            "verdict",
-            "settle",
-            "prefetch_push",
-            "list",
-            "list_push",
-            "list_receive",
-            "hazard",
-            "dispatch",
-            "next",
-        ];
-        v.reg("state_q", 4, Format::Enum(names), &mut state);
+        v.reg("state_q", 4, Format::Enum(STATE_NAMES), &mut state);
         self.state = STATES[usize::from(state).min(STATES.len() - 1)];
         v.reg("address_q", 48, Format::Hex, &mut self.address);
         v.reg("chain_q", 16, Format::Unsigned, &mut self.chain);
@@ -499,9 +404,7 @@ impl Module for FrontEnd {
             v.reg(("index_word_q", l), 64, Format::Hex, lane);
         }
         self.ticket.visit("ticket".into(), v);
-        for (i, span) in self.history.spans.iter_mut().enumerate() {
-            span.visit(("history", i), v);
-        }
+        self.history.visit(v);
         v.scope("checker", |v| self.checker.visit(v));
         self.checked.visit(v);
         // The descriptor's fields are the wire's bytes, decoded.

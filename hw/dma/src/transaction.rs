@@ -1,5 +1,5 @@
 use crate::completion::{Completion, Outcome, Ticket};
-use crate::front::{History, fetch, wire_span};
+use crate::hazard::{History, fetch, wire_span};
 use crate::index::{BadIndex, check_beat};
 use crate::net::Net;
 use crate::{
