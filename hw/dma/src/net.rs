@@ -6,7 +6,7 @@ use crate::reader::Bite;
 use crate::timed::{Timed, Unit};
 use crate::{
     AxiAddress, Beat, Builder, BusFault, CHUNK_BYTES, COMPLETIONS, Completion, Config, Context, Control, Kind, Lanes,
-    Plan, ReadBeat, Response, Run, TICKETS, Traffic, Transposer, WRITE_BURSTS, WRITE_JOBS,
+    Plan, ReadBeat, Response, Run, Stalls, TICKETS, Traffic, Transposer, WRITE_BURSTS, WRITE_JOBS,
 };
 use std::collections::VecDeque;
 
@@ -104,6 +104,8 @@ pub(crate) struct Net {
     pub(crate) retired: u64,
     first_ar: Option<u64>,
     pub(crate) traffic: Traffic,
+    /// Cycles in which a write burst waited for data.
+    write_starved: u64,
 }
 
 impl Net {
@@ -170,6 +172,7 @@ impl Net {
             retired: 0,
             first_ar: None,
             traffic: Traffic::default(),
+            write_starved: 0,
         }
     }
 
@@ -192,6 +195,17 @@ impl Net {
     /// First cycle in which the write side has walked everything.
     pub(crate) fn write_idle(&self) -> Option<u64> {
         self.write_jobs.items.is_empty().then(|| self.write.idle())?
+    }
+
+    /// Stalls behind the front end, once everything is done. The memory is always ready, so no channel waits for it; and a beat
+    /// of R always belongs to a burst in flight, so the reads starve in the other cycles of those bursts.
+    pub(crate) fn stalls(&self) -> Stalls {
+        Stalls {
+            reads_full: self.in_flight.full(),
+            read_data: self.in_flight.held() - self.r.held(),
+            write_data: self.write_starved,
+            ..Stalls::default()
+        }
     }
 
     /// Works out all that follows from what is known.

@@ -7,11 +7,18 @@ use std::collections::VecDeque;
 pub(crate) struct Timed<T> {
     pub(crate) items: VecDeque<(u64, T)>,
     pub(crate) free: VecDeque<u64>,
+    /// First cycle after the last push and after the last pop.
+    pushed: u64,
+    popped: u64,
+    /// Cycles in which it was full, up to the last push; cycles in which it held something, up to the last pop.
+    full: u64,
+    held: u64,
 }
 
 impl<T> Timed<T> {
     pub(crate) fn new(depth: usize) -> Self {
-        Self { items: VecDeque::new(), free: std::iter::repeat_n(0, depth).collect() }
+        let free = std::iter::repeat_n(0, depth).collect();
+        Self { items: VecDeque::new(), free, pushed: 0, popped: 0, full: 0, held: 0 }
     }
 
     /// First cycle in which a push is taken; `None` while the pop that makes room is not known.
@@ -25,13 +32,28 @@ impl<T> Timed<T> {
     }
 
     pub(crate) fn push(&mut self, t: u64, item: T) {
+        self.full = self.full();
+        self.pushed = t + 1;
         self.free.pop_front();
         self.items.push_back((t + 1, item));
     }
 
     pub(crate) fn pop(&mut self, t: u64) {
-        self.items.pop_front();
+        if let Some((seen, _)) = self.items.pop_front() {
+            self.held += t + 1 - self.popped.max(seen);
+        }
+        self.popped = t + 1;
         self.free.push_back(t + 1);
+    }
+
+    /// Cycles in which no push would have been taken: from each push that filled it to the pop that made room.
+    pub(crate) fn full(&self) -> u64 {
+        self.full + self.free.front().map_or(0, |free| free.saturating_sub(self.pushed))
+    }
+
+    /// Cycles in which there was an entry to take.
+    pub(crate) fn held(&self) -> u64 {
+        self.held
     }
 }
 

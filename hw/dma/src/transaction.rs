@@ -3,8 +3,8 @@ use crate::hazard::{History, fetch, wire_span};
 use crate::index::{BadIndex, check_beat};
 use crate::net::Net;
 use crate::{
-    Bytes, Checked, Checker, Config, ConfigError, DOORBELLS, Descriptor, Field, Kind, Limits, ListPlan, REGIONS,
-    Refusal, Region, Span, Traffic, WIRE_BYTES,
+    Bytes, Checked, Checker, Config, ConfigError, Counters, DOORBELLS, Descriptor, Field, Kind, Limits, ListPlan,
+    REGIONS, Refusal, Region, Span, Stalls, WIRE_BYTES,
 };
 use std::collections::VecDeque;
 
@@ -14,8 +14,8 @@ pub struct Report {
     /// Completions, with the cycle in which a host that is always ready takes each. Cycle 0 is the first after reset, in
     /// which the first doorbell is rung.
     pub completions: Vec<(u64, Completion)>,
-    /// Traffic counters.
-    pub traffic: Traffic,
+    /// What crossed the port, and the cycles lost by cause.
+    pub counters: Counters,
 }
 
 /// The engine as transactions: the bytes and the cycles of [`crate::Dma`] in front of a memory of fixed latency that is
@@ -51,7 +51,8 @@ impl Transaction {
     /// Rings the doorbells one after the other, as fast as they are taken, and runs until everything is done.
     pub fn run(&self, memory: &mut impl Bytes, doorbells: &[u64]) -> Report {
         let net = Net::new(&self.config, self.latency);
-        let mut front = Front { engine: self, memory, net, t: 0, history: History::default(), job: Job::default() };
+        let (history, job, stalls) = (History::default(), Job::default(), Stalls::default());
+        let mut front = Front { engine: self, memory, net, t: 0, history, job, stalls };
         // A doorbell is taken when one of the queue's slots is free.
         let mut slots: VecDeque<u64> = std::iter::repeat_n(0, DOORBELLS).collect();
         let mut rung = 0;
@@ -72,7 +73,9 @@ impl Transaction {
             }
         }
         front.net.pump(front.memory);
-        Report { completions: front.net.finished, traffic: front.net.traffic }
+        let Stalls { descriptor, index, order, .. } = front.stalls;
+        let stalls = Stalls { descriptor, index, order, ..front.net.stalls() };
+        Report { completions: front.net.finished, counters: Counters { traffic: front.net.traffic, stalls } }
     }
 }
 
@@ -93,6 +96,8 @@ struct Front<'a, M: Bytes> {
     t: u64,
     history: History,
     job: Job,
+    /// Of the front end's own states.
+    stalls: Stalls,
 }
 
 impl<M: Bytes> Front<'_, M> {
@@ -110,6 +115,12 @@ impl<M: Bytes> Front<'_, M> {
         if self.history.meets(span) {
             self.wait(|net| Some(net.retired));
         }
+    }
+
+    /// The wait that began in cycle `since` ends in the present one.
+    fn order_ends(&mut self, since: u64) {
+        self.t += 1;
+        self.stalls.order += self.t - since;
     }
 
     /// Offers a run in the present state until it is taken; the next state follows.
@@ -131,9 +142,10 @@ impl<M: Bytes> Front<'_, M> {
         }
         loop {
             if !fetched {
+                let since = self.t;
                 self.wait(Net::read_idle);
                 self.wait_safe(wire_span(address));
-                self.t += 1;
+                self.order_ends(since);
                 self.push(Kind::Descriptor, wire_span(address));
             }
             self.receive(length);
@@ -153,6 +165,7 @@ impl<M: Bytes> Front<'_, M> {
     /// Descriptor bytes, decoding, checks.
     fn receive(&mut self, length: u32) {
         self.net.pump(self.memory);
+        let since = self.t;
         let mut wire = [0; WIRE_BYTES];
         let (mut received, mut fault) = (0, crate::BusFault::default());
         while received < WIRE_BYTES {
@@ -166,6 +179,7 @@ impl<M: Bytes> Front<'_, M> {
             }
         }
         self.t += 1;
+        self.stalls.descriptor += self.t - since;
         (self.job.next, self.job.checked) = (None, Checked::default());
         let tag = Descriptor::wire_tag(&wire);
         if fault.raised() {
@@ -211,13 +225,14 @@ impl<M: Bytes> Front<'_, M> {
 
     /// Prefetch, lists, hazards, dispatch; true if the next descriptor has been asked for.
     fn settle(&mut self) -> bool {
+        let since = self.t;
         self.wait(Net::read_idle);
         let writes = |job: &Job, span| job.ticket.moves && job.checked.destination.meets(span);
         let ahead = self.job.next.filter(|&next| {
             let span = wire_span(next);
             !self.history.meets(span) && !writes(&self.job, span)
         });
-        self.t += 1;
+        self.order_ends(since);
         if let Some(next) = ahead {
             self.push(Kind::Descriptor, wire_span(next));
         }
@@ -226,10 +241,11 @@ impl<M: Bytes> Front<'_, M> {
                 self.list(side, ahead.is_some());
             }
         }
+        let since = self.t;
         if self.job.ticket.moves {
             self.wait_safe(self.job.checked.source);
         }
-        self.t += 1;
+        self.order_ends(since);
         self.wait(|net| net.tickets.room());
         let moves = self.job.ticket.moves;
         if moves {
@@ -245,12 +261,14 @@ impl<M: Bytes> Front<'_, M> {
     /// Fetches and checks one index list.
     fn list(&mut self, side: usize, ahead: bool) {
         let list: ListPlan = self.job.checked.lists[side];
+        let since = self.t;
         self.wait_safe(list.span);
         if side == 1 {
             self.wait(Net::write_idle);
         }
-        self.t += 1;
+        self.order_ends(since);
         self.push(Kind::Index, list.span);
+        let since = self.t;
         self.net.pump(self.memory);
         let Descriptor { wide_index: wide, clamp, tag, .. } = self.job.descriptor;
         let width = if wide { 4 } else { 2 };
@@ -287,5 +305,6 @@ impl<M: Bytes> Front<'_, M> {
             self.fail(Completion { tag, outcome, field, value, position, ..Completion::default() });
         }
         self.t += 1;
+        self.stalls.index += self.t - since;
     }
 }

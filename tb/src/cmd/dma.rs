@@ -5,7 +5,7 @@ use crate::blocks::dma::memory::Timing;
 use crate::blocks::dma::{reference::Image, vectors};
 use crate::wave::{Trace, TraceOptions};
 use anyhow::{Context, bail};
-use dma::{Completion, Config, Descriptor, JobError, Preset, REGIONS, Region, Report, Stalls, WIRE_ALIGN, chain};
+use dma::{Completion, Config, Descriptor, JobError, Preset, REGIONS, Region, Report, WIRE_ALIGN, chain};
 use serde::Deserialize;
 use std::{fs, path::PathBuf, process::ExitCode};
 
@@ -53,7 +53,7 @@ pub struct Args {
     /// Print the result as JSON
     #[arg(long)]
     json: bool,
-    /// Use the transaction engine: the same bytes and cycles, many times faster, no stall counters
+    /// Use the transaction engine: the same bytes, cycles and counters, many times faster
     #[arg(long)]
     fast: bool,
     /// Write a waveform of the run (.vcd or .fst)
@@ -104,7 +104,6 @@ const MAX_IMAGE: u64 = 1 << 30;
 struct Done {
     names: Vec<String>,
     report: Report,
-    stalls: Option<Stalls>,
 }
 
 fn parse(args: &Args) -> anyhow::Result<(File, Vec<(String, Descriptor)>)> {
@@ -180,10 +179,9 @@ fn scenario(args: &Args, file: &File, jobs: &[(String, Descriptor)]) -> anyhow::
     Ok((scenario, image))
 }
 
-fn simulate(args: &Args, s: &Scenario) -> anyhow::Result<(Vec<u8>, Report, Option<Stalls>)> {
+fn simulate(args: &Args, s: &Scenario) -> anyhow::Result<(Vec<u8>, Report)> {
     if args.fast {
-        let (bytes, report) = bench::predict(s)?;
-        return Ok((bytes, report, None));
+        return bench::predict(s);
     }
     let mut bench = Bench::new(s)?;
     if let Some(path) = &args.trace {
@@ -198,8 +196,7 @@ fn simulate(args: &Args, s: &Scenario) -> anyhow::Result<(Vec<u8>, Report, Optio
     if ran.hung {
         bail!("the engine came to no end: a fault of the model");
     }
-    let report = Report { completions: ran.completions, traffic: ran.counters.traffic };
-    Ok((ran.bytes, report, Some(ran.counters.stalls)))
+    Ok((ran.bytes, Report { completions: ran.completions, counters: ran.counters }))
 }
 
 /// Runs the command.
@@ -210,13 +207,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (file, jobs) = parse(args)?;
     file.engine.check()?;
     let (s, image) = scenario(args, &file, &jobs)?;
-    let (bytes, report, stalls) = simulate(args, &s)?;
+    let (bytes, report) = simulate(args, &s)?;
     fs::write(&args.out, &bytes[..image]).with_context(|| format!("cannot write {}", args.out.display()))?;
     if let Some(dir) = &args.vectors {
         vectors::write(dir, &s)?;
     }
     let names = jobs.into_iter().map(|j| j.0).collect();
-    let result = Done { names, report, stalls };
+    let result = Done { names, report };
     if args.json {
         println!("{:#}", json(&result, file.engine.bus_bytes));
     } else {
@@ -244,10 +241,10 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
     };
     serde_json::json!({
         "jobs": r.report.completions.iter().map(job).collect::<Vec<_>>(),
-        "traffic": r.report.traffic,
-        "bus_bytes": r.report.traffic.bus_bytes(bus),
-        "efficiency": r.report.traffic.efficiency(bus),
-        "stalls": r.stalls,
+        "traffic": r.report.counters.traffic,
+        "bus_bytes": r.report.counters.traffic.bus_bytes(bus),
+        "efficiency": r.report.counters.traffic.efficiency(bus),
+        "stalls": r.report.counters.stalls,
     })
 }
 
@@ -259,21 +256,19 @@ fn print(r: &Done, bus: u32) {
             Err(e) => println!("cycle {cycle:>8}  job {name}: {e}"),
         }
     }
-    let t = &r.report.traffic;
+    let (t, s) = (&r.report.counters.traffic, &r.report.counters.stalls);
     println!("{} cycles from the first AR to the last B, {:.1} % of the bus", t.cycles, 100.0 * t.efficiency(bus));
     println!("read     {:>10} beats in {} bursts", t.read_beats, t.read_bursts);
     println!(
         "written  {:>10} beats in {} bursts, {} bytes by the strobes",
         t.write_beats, t.write_bursts, t.useful_bytes
     );
-    if let Some(s) = &r.stalls {
-        println!(
-            "cycles waiting: descriptor {}, index list {}, order {}, reads all in flight {}",
-            s.descriptor, s.index, s.order, s.reads_full
-        );
-        println!(
-            "                read data {}, write data {}, AR {}, AW {}, W {}",
-            s.read_data, s.write_data, s.ar, s.aw, s.w
-        );
-    }
+    println!(
+        "cycles waiting: descriptor {}, index list {}, order {}, reads all in flight {}",
+        s.descriptor, s.index, s.order, s.reads_full
+    );
+    println!(
+        "                read data {}, write data {}, AR {}, AW {}, W {}",
+        s.read_data, s.write_data, s.ar, s.aw, s.w
+    );
 }

@@ -63,6 +63,7 @@ impl Net {
             let mut t = (self.sent + 1).max(seen).max(room);
             if self.write_hold.nibbles / 2 < bytes {
                 let Some((seen, beat)) = self.stream.head() else { return moved };
+                self.write_starved += seen.saturating_sub(t);
                 t = t.max(seen);
                 self.write_hold.append(&beat.data, 0, 2 * u32::from(beat.count));
                 self.poison |= beat.poison;

@@ -72,7 +72,7 @@ pub(super) fn hold(
         let (bytes, report) = bench::predict(s)?;
         same_bytes(case, "memory by transactions", s, &ran.bytes, &bytes);
         case.equal_slices("completion cycle", &ran.completions, &report.completions);
-        case.equal("traffic", ran.counters.traffic, report.traffic);
+        case.equal("counters", ran.counters, report.counters);
     }
     Ok(ran)
 }
