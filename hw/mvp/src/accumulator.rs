@@ -130,6 +130,12 @@ impl Accumulator {
         }
     }
 
+    /// The same for columns that belong to different rows of X, each with a Σa of its own.
+    pub(crate) fn with_column_sums(mut self) -> Self {
+        self.scales = Scales::of_columns(self.config.cols);
+        self
+    }
+
     fn last_stage(&self) -> &Stage {
         self.pipeline.last().unwrap_or(&self.entry)
     }
@@ -244,7 +250,7 @@ impl Accumulator {
         self.memory.reset();
         self.row_sums.reset();
         self.entry = Stage::blank(cols);
-        self.scales = Scales::blank(cols);
+        self.scales = Scales { sums: vec![0; self.scales.sums.len()], ..Scales::blank(cols) };
         self.pipeline.fill(Stage::blank(cols));
         self.overflow = false;
     }

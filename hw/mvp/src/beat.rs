@@ -51,6 +51,19 @@ impl Payload for Beat {
     }
 }
 
+/// Beats that cross a port of the matrix-vector mode side by side.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Beats(pub Vec<Beat>);
+
+impl Payload for Beats {
+    fn visit(&mut self, name: Name, v: &mut impl Visitor) {
+        v.scope(name, |v| {
+            let each = self.0.iter_mut().enumerate();
+            each.for_each(|(i, beat)| v.scope(("beat", i), |v| beat.visit("code_q".into(), v)));
+        });
+    }
+}
+
 /// Shows an FP32 register.
 pub(crate) fn float(v: &mut impl Visitor, name: impl Into<Name>, value: &mut f32) {
     let mut bits = value.to_bits();
@@ -90,6 +103,11 @@ impl Scales {
     pub fn blank(cols: usize) -> Self {
         Self { scale: vec![1.0; cols], minimum: vec![0.0; cols], sums: Vec::new() }
     }
+
+    /// The same with a Σa, 0, of each column.
+    pub(crate) fn of_columns(cols: usize) -> Self {
+        Self { sums: vec![0; cols], ..Self::blank(cols) }
+    }
 }
 
 impl Payload for Scales {
@@ -97,6 +115,7 @@ impl Payload for Scales {
         v.scope(name, |v| {
             self.scale.iter_mut().enumerate().for_each(|(c, scale)| float(v, ("scale_q", c), scale));
             self.minimum.iter_mut().enumerate().for_each(|(c, minimum)| float(v, ("minimum_q", c), minimum));
+            self.sums.iter_mut().enumerate().for_each(|(c, sum)| v.reg(("sum_q", c), 25, Format::Signed, sum));
         });
     }
 }

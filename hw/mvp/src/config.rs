@@ -58,6 +58,16 @@ pub enum ConfigError {
         /// Stages asked for.
         stages: usize,
     },
+    /// Matrix-vector columns that the array does not have.
+    #[error("{outputs} outputs of {vectors} vectors: both must be at least 1 and their product at most C = {cols}")]
+    Columns {
+        /// q.
+        outputs: usize,
+        /// v.
+        vectors: usize,
+        /// C.
+        cols: usize,
+    },
     /// A group of no values.
     #[error("scales per 0 values along k: a group has at least one")]
     Group,

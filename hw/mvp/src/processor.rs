@@ -1,27 +1,9 @@
+use crate::counters::{Counters, Missing};
 use crate::{
     Accumulator, AccumulatorIn, Beat, Config, Datapath, Deskew, Feeder, Job, OutRow, Scales, Sequencer, Side, Step,
     SystolicArray, Tag, WestEdge, WestRow,
 };
-use rtl::{Fifo, FifoIn, Format, Module, Payload, SkidBuffer, SkidIn, SramFault, Stream, Visitor};
-
-/// Counters of a job, 64 bits each, cleared by its start.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
-pub struct Counters {
-    /// Edges from the first weight to the last sum, stalls included.
-    pub cycles: u64,
-    /// Element-edges that did a wanted multiply-accumulate: M·N·K at the end of a job.
-    pub active: u64,
-    /// Edges on which no row entered because weights had to come first.
-    pub exposed: u64,
-    /// Edges of the final drain.
-    pub drain: u64,
-    /// Edges lost waiting for activations.
-    pub starved_x: u64,
-    /// Edges lost waiting for weights (and not for activations).
-    pub starved_w: u64,
-    /// Edges lost to a full output FIFO.
-    pub blocked: u64,
-}
+use rtl::{Fifo, FifoIn, Module, Payload, SkidBuffer, SkidIn, SramFault, Stream, Visitor};
 
 /// Wires into a [`Processor`].
 #[derive(Clone, Copy, Debug)]
@@ -177,25 +159,6 @@ impl<A: SystolicArray> Processor<A> {
         };
         Side { sum, scale: self.x.out().head.data.scale }
     }
-
-    fn count(&mut self, step: &Step, no_x: bool, no_w: bool, blocked: bool) {
-        if !step.busy {
-            return;
-        }
-        let counters = &mut self.counters;
-        counters.cycles += 1;
-        if blocked {
-            counters.blocked += 1;
-        } else if no_x {
-            counters.starved_x += 1;
-        } else if no_w {
-            counters.starved_w += 1;
-        } else {
-            counters.active += step.active as u64;
-            counters.exposed += u64::from(step.exposed);
-            counters.drain += u64::from(step.row.is_none() && !step.exposed);
-        }
-    }
 }
 
 impl<A: SystolicArray> Module for Processor<A> {
@@ -217,11 +180,13 @@ impl<A: SystolicArray> Module for Processor<A> {
     fn clock(&mut self, i: &ProcessorIn<'_>) {
         let step = self.sequencer.step();
         let wants_w = step.load && !step.masked;
-        let no_x = step.row.is_some() && !self.x.out().head.valid;
-        let no_w = wants_w && !self.w.out().head.valid;
         let offers = self.accumulator.offers();
-        let blocked = offers && !self.output.out().ready;
-        let enable = step.busy && !no_x && !no_w && !blocked;
+        let missing = Missing {
+            x: step.row.is_some() && !self.x.out().head.valid,
+            w: wants_w && !self.w.out().head.valid,
+            room: offers && !self.output.out().ready,
+        };
+        let enable = step.busy && missing.nothing();
 
         self.west_input(&step);
         self.feeder.west(&self.wires.input, &mut self.wires.west);
@@ -253,7 +218,7 @@ impl<A: SystolicArray> Module for Processor<A> {
         if !step.busy && i.start.is_some() {
             self.counters = Counters::default();
         }
-        self.count(&step, no_x, no_w, blocked);
+        self.counters.count(&step, step.active, missing);
         self.sequencer.clock(i.start, enable);
         self.x.clock(&SkidIn { push: i.x, ready: enable && step.row.is_some() });
         self.w.clock(&SkidIn { push: i.w, ready: enable && wants_w });
@@ -302,15 +267,6 @@ impl<A: SystolicArray> Module for Processor<A> {
         v.scope("accumulator", |v| self.accumulator.visit(v));
         v.scope("accumulator_side", |v| self.accumulator.visit_side(v));
         v.scope("output", |v| self.output.visit(v));
-        v.scope("counters", |v| {
-            let Counters { cycles, active, exposed, drain, starved_x, starved_w, blocked } = &mut self.counters;
-            v.reg("cycles_q", 64, Format::Unsigned, cycles);
-            v.reg("active_q", 64, Format::Unsigned, active);
-            v.reg("exposed_q", 64, Format::Unsigned, exposed);
-            v.reg("drain_q", 64, Format::Unsigned, drain);
-            v.reg("starved_x_q", 64, Format::Unsigned, starved_x);
-            v.reg("starved_w_q", 64, Format::Unsigned, starved_w);
-            v.reg("blocked_q", 64, Format::Unsigned, blocked);
-        });
+        v.scope("counters", |v| self.counters.visit(v));
     }
 }

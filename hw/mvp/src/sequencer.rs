@@ -122,6 +122,11 @@ impl Sequencer {
         tile.filter(|_| self.slot < self.config.cols)
     }
 
+    /// Values along k of a tile.
+    pub fn values(&self, tile: Tile) -> usize {
+        self.config.k_range(self.job.k, tile.chunk).len()
+    }
+
     /// The wires of this cycle.
     pub fn step(&self) -> Step {
         let (cols, slot) = (self.config.cols, self.slot);
@@ -133,7 +138,7 @@ impl Sequencer {
             step.masked = cols - 1 - slot >= self.cols_of(tile);
         }
         if self.state == State::Run && slot < self.rows_of(self.tile) {
-            let (depth, steps) = (self.config.k_range(self.job.k, self.tile.chunk).len(), self.config.datapath.steps());
+            let (depth, steps) = (self.values(self.tile), self.config.datapath.steps());
             let lanes = self.cols_of(self.tile);
             let last = self.tile.chunk + 1 == self.chunks();
             let end = last && slot + 1 == self.rows_of(self.tile) && self.next(self.tile).is_none();

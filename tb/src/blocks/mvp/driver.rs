@@ -72,6 +72,54 @@ impl Operands {
     }
 }
 
+/// Beats of a product's operands: what the ports carry for a row or a column of a k-tile.
+#[derive(Clone, Copy)]
+pub struct Source<'a> {
+    /// R, the datapath and the groups.
+    pub config: Config,
+    /// The shape of the product.
+    pub job: Job,
+    /// Its operands.
+    pub operands: &'a Operands,
+    /// What lanes past the tile carry: anything, so that a design that reads them is found out.
+    pub padding: Code,
+}
+
+impl Source<'_> {
+    fn fill(&self, chunk: usize, code: impl Fn(usize) -> Code, beat: &mut Beat) {
+        let range = self.config.k_range(self.job.k, chunk);
+        let code = |k: usize| if k < range.end { code(k) } else { self.padding };
+        for (r, lane) in beat.codes.iter_mut().enumerate() {
+            *lane = match self.config.datapath.steps() {
+                1 => code(range.start + r),
+                _ => {
+                    let k = range.start + 2 * r;
+                    Code::from_le_bytes([code(k) as u8, code(k + 1) as u8])
+                }
+            };
+        }
+    }
+
+    fn group(&self, chunk: usize) -> usize {
+        self.config.group.map_or(0, |g| self.config.k_range(self.job.k, chunk).start / g)
+    }
+
+    /// Row m of X in k-tile `chunk`.
+    pub fn row(&self, m: usize, chunk: usize, beat: &mut Beat) {
+        self.fill(chunk, |k| self.operands.x[m * self.job.k + k], beat);
+        let groups = self.config.group.map_or(1, |g| self.job.k.div_ceil(g));
+        beat.scale = self.operands.x_scales.get(m * groups + self.group(chunk)).copied().unwrap_or(1.0);
+    }
+
+    /// Column n of W in k-tile `chunk`.
+    pub fn column(&self, n: usize, chunk: usize, beat: &mut Beat) {
+        self.fill(chunk, |k| self.operands.w[k * self.job.n + n], beat);
+        let at = self.group(chunk) * self.job.n + n;
+        beat.scale = self.operands.w_scales.get(at).copied().unwrap_or(1.0);
+        beat.minimum = self.operands.w_minima.get(at).copied().unwrap_or(0.0);
+    }
+}
+
 /// Which operand [`Beats`] feeds.
 #[derive(Clone, Copy, PartialEq)]
 enum Port {
@@ -84,20 +132,18 @@ struct Beats<'a> {
     config: Config,
     job: Job,
     port: Port,
-    operands: &'a Operands,
+    source: Source<'a>,
     tiles: Vec<Tile>,
     tile: usize,
     beat: usize,
-    /// What lanes past the tile carry: anything, so that a design that reads them is found out.
-    padding: Code,
     data: Beat,
 }
 
 impl<'a> Beats<'a> {
     fn new(config: Config, job: Job, port: Port, operands: &'a Operands, padding: i8) -> Self {
         let data = if port == Port::X { Beat::row(config) } else { Beat::column(config) };
-        let tiles = tiles(config, job);
-        let mut beats = Self { config, job, port, operands, tiles, tile: 0, beat: 0, padding: padding.into(), data };
+        let source = Source { config, job, operands, padding: padding.into() };
+        let mut beats = Self { config, job, port, source, tiles: tiles(config, job), tile: 0, beat: 0, data };
         beats.fill();
         beats
     }
@@ -111,35 +157,12 @@ impl<'a> Beats<'a> {
     }
 
     fn fill(&mut self) {
-        let Some(tile) = self.tiles.get(self.tile) else { return };
-        let range = self.config.k_range(self.job.k, tile.chunk);
-        let group = self.config.group.map_or(0, |g| range.start / g);
-        let groups = self.config.group.map_or(1, |g| self.job.k.div_ceil(g));
-        let Operands { x, w, x_scales, w_scales, w_minima } = self.operands;
-        let (m, n) = (
-            tile.block * self.config.depth + self.beat,
-            (tile.panel * self.config.cols + self.cols(tile)).wrapping_sub(1 + self.beat),
-        );
-        let code = |k: usize| match self.port {
-            _ if k >= range.end => self.padding,
-            Port::X => x[m * self.job.k + k],
-            Port::W => w[k * self.job.n + n],
-        };
-        for (r, lane) in self.data.codes.iter_mut().enumerate() {
-            *lane = match self.config.datapath.steps() {
-                1 => code(range.start + r),
-                _ => {
-                    let k = range.start + 2 * r;
-                    Code::from_le_bytes([code(k) as u8, code(k + 1) as u8])
-                }
-            };
-        }
-        let at = |values: &[f32], i: usize, default| values.get(i).copied().unwrap_or(default);
+        let Some(tile) = self.tiles.get(self.tile).copied() else { return };
         match self.port {
-            Port::X => self.data.scale = at(x_scales, m * groups + group, 1.0),
+            Port::X => self.source.row(tile.block * self.config.depth + self.beat, tile.chunk, &mut self.data),
             Port::W => {
-                self.data.scale = at(w_scales, group * self.job.n + n, 1.0);
-                self.data.minimum = at(w_minima, group * self.job.n + n, 0.0);
+                let n = tile.panel * self.config.cols + self.cols(&tile) - 1 - self.beat;
+                self.source.column(n, tile.chunk, &mut self.data);
             }
         }
     }

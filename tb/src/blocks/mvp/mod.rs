@@ -3,6 +3,7 @@
 pub mod driver;
 mod formats;
 mod gemm;
+mod gemv;
 mod onnx;
 mod projections;
 pub mod reference;
@@ -20,6 +21,8 @@ pub const TESTS: &[Test] = &[
     Test::new("mvp", "onnx", onnx::CASES, 0, onnx::node),
     Test::new("mvp", "scalesim", scalesim::SHAPES, 0, scalesim::shape),
     Test::new("mvp", "formats", formats::DIRECTED, 800, formats::formats),
+    Test::new("mvp", "gemv", gemv::DIRECTED, 400, gemv::gemv),
+    Test::new("mvp", "gemv_reset", gemv::RESETS, 0, gemv::reset),
     Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
     Test::new("mvp", "hazard_window", gemm::HAZARDS, 0, gemm::hazard_window),
     Test::new("mvp", "mesh", 18, 20, gemm::mesh),
