@@ -4,6 +4,7 @@ pub mod blocks;
 pub mod cmd;
 pub mod cosim;
 pub mod kv;
+pub mod npy;
 pub mod ratio;
 pub mod showcase;
 pub mod verify;

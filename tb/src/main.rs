@@ -14,6 +14,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Gemm(cmd::gemm::Args),
     Kv(cmd::kv::Args),
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
@@ -24,6 +25,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Gemm(args) => cmd::gemm::run(&args),
         Command::Kv(args) => cmd::kv::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),

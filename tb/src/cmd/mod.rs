@@ -2,7 +2,9 @@
 
 pub mod cosim;
 pub mod dma;
+pub mod gemm;
 pub mod kv;
 pub mod num;
+pub mod product;
 pub mod verify;
 pub mod waves;

@@ -13,6 +13,7 @@ mod runner;
 pub use case::{Case, Measure, Outcome, TraceRequest};
 pub use coverage::{Coverage, GroupReport};
 pub use plan::{Plan, Stage};
+pub(crate) use report::{TABLE, grouped};
 pub use report::{json, junit, listing, summary};
 pub use runner::{BlockResult, Failure, Options, PointResult, Progress, Run, Status, run};
 

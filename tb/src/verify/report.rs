@@ -8,13 +8,13 @@ use std::fmt::Write;
 const JSON_VERSION: u32 = 1;
 
 /// Rules above, below the header and below; none between rows.
-const TABLE: comfy_table::TableStyle = {
+pub(crate) const TABLE: comfy_table::TableStyle = {
     let rule = comfy_table::LineStyle::none().fill('─').junction('─');
     comfy_table::TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule)
 };
 
 /// Groups digits by three.
-fn grouped(n: u64) -> String {
+pub(crate) fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut out = String::new();
     for (i, c) in digits.chars().enumerate() {

@@ -1,0 +1,78 @@
+//! `magpie gemm`: a matrix product, its cycles and its bits.
+
+use super::product::{Finish, Machine, Options, Shown, check_size, digest, write};
+use anyhow::{Context, bail};
+use mvp::Job;
+use std::process::ExitCode;
+
+/// Multiplies A[M, K] by B[K, N] on the systolic array, B stationary, and says where the cycles went.
+///
+/// Operands come from a seed or from NumPy files. Exit code 0: done. 1: an INT32 sum left 32 bits, or the two engines differed.
+/// 2: the command could not be carried out.
+#[derive(clap::Args, Debug)]
+#[command(after_help = "\
+EXAMPLES
+  magpie gemm 128 576 1536                          prefill of a layer, INT8 on 32x32, clocked
+  magpie gemm 128 576 1536 --array 16x16 --engine transaction
+  magpie gemm 128 576 1536 --format bf16 --mac-stages 4 --json
+  magpie gemm 6 8 8 --array 4x4 --wave gemm.vcd     then: gtkwave gemm.vcd
+
+  python3 -c \"import numpy as n; r = n.random.default_rng(1)
+  n.save('a', r.integers(-128, 128, (4, 9), 'int8')); n.save('b', r.integers(-128, 128, (9, 5), 'int8'))\"
+  magpie gemm --a a.npy --b b.npy --out y.npy       shapes are the files'
+  python3 -c \"import numpy as n; a, b, y = (n.load(f + '.npy').astype(int) for f in 'aby'); print((a @ b == y).all())\"")]
+pub struct Args {
+    /// M, K and N; may be left out where --a and --b are given
+    #[arg(value_name = "M K N", num_args = 3)]
+    extents: Vec<usize>,
+    #[command(flatten)]
+    options: Options,
+}
+
+/// Runs the command.
+///
+/// # Errors
+/// Options that exclude each other, files that cannot be read or do not fit, a product that is too large.
+pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let setup = args.options.setup()?;
+    let a = setup.load_a()?;
+    let b = setup.load_b()?;
+    let job = match args.extents.as_slice() {
+        &[m, k, n] => Job { m, n, k },
+        _ => match (&a, &b) {
+            (Some((a, _)), Some((b, _))) => match (a.as_slice(), b.as_slice()) {
+                (&[m, k], &[_, n]) => Job { m, n, k },
+                _ => bail!("A of shape {a:?} and B of shape {b:?}: matrices have two dimensions"),
+            },
+            _ => bail!("give M, K and N, or both --a and --b"),
+        },
+    };
+    for (what, extents) in [("A", [job.m, job.k]), ("B", [job.k, job.n]), ("the result", [job.m, job.n])] {
+        check_size(what, &extents)?;
+    }
+    let x = setup.a.matrix(a, &[job.m, job.k], args.options.seed)?;
+    let w = setup.b.matrix(b, &[job.k, job.n], args.options.seed)?;
+    let finish = Finish::new(&setup, job.n)?;
+    let mut machine = Machine::new(&setup, args.options.trace()?);
+    let ran = machine.run(job, &x, &w)?;
+    let differ = machine.differ;
+    if let Some(trace) = machine.into_trace() {
+        trace.finish().context("the waveform")?;
+    }
+    let (codes, flags) = finish.apply(&setup, job, &ran, (&x, &w), &finish.columns);
+    let result = finish.npy(&[job.m, job.n], &codes)?;
+    write(&args.options, &result)?;
+    let shown = Shown {
+        title: format!("gemm {} x {} x {}", job.m, job.k, job.n),
+        extents: serde_json::json!({ "m": job.m, "k": job.k, "n": job.n }),
+        counters: ran.counters,
+        jobs: 1,
+        overflow: ran.overflow,
+        differ,
+        flags,
+        format: finish.output.format,
+        digest: digest(&result.data),
+        shape: result.shape,
+    };
+    Ok(shown.print(&setup))
+}

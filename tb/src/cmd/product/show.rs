@@ -1,0 +1,147 @@
+//! Counters as a table or as JSON.
+
+use super::{Engine, Setup};
+use crate::verify::{TABLE, grouped};
+use comfy_table::{CellAlignment, Table};
+use mvp::Counters;
+use numeric::{Flags, Format};
+use std::process::ExitCode;
+
+/// What a command has to say in the end.
+pub struct Shown {
+    /// `gemm 128 × 576 × 1536`.
+    pub title: String,
+    /// The extents, for JSON.
+    pub extents: serde_json::Value,
+    /// Of all jobs.
+    pub counters: Counters,
+    /// Jobs run.
+    pub jobs: usize,
+    /// Some sum left 32 bits.
+    pub overflow: bool,
+    /// The engines differed.
+    pub differ: bool,
+    /// Of the result's conversion.
+    pub flags: Flags,
+    /// Of the result.
+    pub format: Format,
+    /// Of the result.
+    pub shape: Vec<usize>,
+    /// Over the result's bytes in memory order.
+    pub digest: u64,
+}
+
+/// FNV-1a, 64 bits (draft-eastlake-fnv): enough to see at a glance whether two runs gave the same bits.
+pub fn digest(bytes: &[u8]) -> u64 {
+    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
+}
+
+impl Shown {
+    /// Prints it; the exit code is 1 if a sum left 32 bits or the engines differed.
+    pub fn print(&self, setup: &Setup<'_>) -> ExitCode {
+        if setup.options.json {
+            println!("{:#}", self.json(setup));
+        } else {
+            print!("{}", self.text(setup));
+        }
+        if self.overflow || self.differ { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+    }
+
+    /// Multiply-accumulates done, of those that the array could do in that time.
+    fn utilisation(&self, setup: &Setup<'_>) -> f64 {
+        let peak = setup.config.rows * setup.config.cols * setup.config.datapath.steps();
+        self.counters.active as f64 / (self.counters.cycles as f64 * peak as f64)
+    }
+
+    /// Edges on which a row entered.
+    fn rows(&self) -> u64 {
+        let c = self.counters;
+        c.cycles - c.exposed - c.drain - c.starved_x - c.starved_w - c.blocked
+    }
+
+    fn engine(&self, setup: &Setup<'_>) -> &'static str {
+        match setup.engine {
+            Engine::Cycle => "cycle engine",
+            Engine::Transaction if setup.options.no_overlap => "transaction engine, tiles without overlap",
+            Engine::Transaction => "transaction engine",
+            Engine::Both if self.differ => "cycle and transaction engine, WHICH DIFFER",
+            Engine::Both => "cycle and transaction engine, equal in every bit and cycle",
+        }
+    }
+
+    fn text(&self, setup: &Setup<'_>) -> String {
+        let (c, config) = (self.counters, setup.config);
+        let mut table = Table::new();
+        table.load_style(TABLE);
+        table.set_header(["edges", "number", "share"]);
+        for column in 1..3 {
+            if let Some(column) = table.column_mut(column) {
+                column.set_cell_alignment(CellAlignment::Right);
+            }
+        }
+        for (name, edges) in [
+            ("a row of A enters", self.rows()),
+            ("exposed: weights come first", c.exposed),
+            ("drain", c.drain),
+            ("starved of activations", c.starved_x),
+            ("starved of weights", c.starved_w),
+            ("blocked by the output", c.blocked),
+            ("all", c.cycles),
+        ] {
+            let share = format!("{:.2} %", 100.0 * edges as f64 / c.cycles as f64);
+            table.add_row([name.to_string(), grouped(edges), share]);
+        }
+        let jobs = if self.jobs == 1 { String::new() } else { format!(", {} jobs", grouped(self.jobs as u64)) };
+        let mut text = format!(
+            "{}, {} on {}x{}, {}{jobs}\n{table}\n",
+            self.title,
+            config.datapath,
+            config.rows,
+            config.cols,
+            self.engine(setup)
+        );
+        text += &format!(
+            "{} multiply-accumulates: utilisation {:.2} %\n",
+            grouped(c.active),
+            100.0 * self.utilisation(setup)
+        );
+        let raised = self.flags.names();
+        let flags = if raised.is_empty() { String::new() } else { format!(", flags {}", raised.join(" ")) };
+        text += &format!("result {:?} in {}, FNV-1a {:016x}{flags}\n", self.shape, self.format, self.digest);
+        if self.overflow {
+            text += "OVERFLOW: some sum left 32 bits and wrapped\n";
+        }
+        text
+    }
+
+    fn json(&self, setup: &Setup<'_>) -> serde_json::Value {
+        let config = setup.config;
+        serde_json::json!({
+            "product": self.extents,
+            "format": config.datapath.to_string(),
+            "array": [config.rows, config.cols],
+            "depth": config.depth,
+            "mac_latency": config.mac_latency(),
+            "accumulator_latency": config.accumulator_latency(),
+            "engine": match setup.engine {
+                Engine::Cycle => "cycle",
+                Engine::Transaction => "transaction",
+                Engine::Both => "both",
+            },
+            "overlap": !setup.options.no_overlap,
+            "jobs": self.jobs,
+            "cycles": self.counters.cycles,
+            "rows": self.rows(),
+            "counters": self.counters,
+            "utilisation": self.utilisation(setup),
+            "overflow": self.overflow,
+            "engines_differ": self.differ,
+            "result": {
+                "shape": self.shape,
+                "format": self.format.to_string(),
+                "flags": self.flags.names(),
+                "fnv1a": format!("{:016x}", self.digest),
+            },
+        })
+    }
+}
