@@ -26,6 +26,7 @@ fn point(name: &str, cases: f64) {
         cases,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         waves: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
+        vectors: None,
     };
     let result = run(&blocks::plans().expect("the plans parse"), &blocks::tests(), &options, &Silent);
     for point in result.points() {

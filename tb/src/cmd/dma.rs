@@ -210,7 +210,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (bytes, report) = simulate(args, &s)?;
     fs::write(&args.out, &bytes[..image]).with_context(|| format!("cannot write {}", args.out.display()))?;
     if let Some(dir) = &args.vectors {
-        vectors::write(dir, &s)?;
+        let completions: Vec<_> = report.completions.iter().map(|c| c.1).collect();
+        vectors::write(dir, &s, &vectors::Expected { bytes: &bytes, completions: &completions })?;
     }
     let names = jobs.into_iter().map(|j| j.0).collect();
     let result = Done { names, report };

@@ -48,6 +48,9 @@ pub struct Args {
     /// Folder for the waveforms of failing cases
     #[arg(long, default_value = "report/waves", value_name = "DIR")]
     waves: PathBuf,
+    /// Write stimulus and expected outputs of the selected cases as $readmemh files, a folder a case (blocks: dma)
+    #[arg(long, value_name = "DIR")]
+    vectors: Option<PathBuf>,
 }
 
 /// A bar on a terminal, a line every tenth of the way elsewhere.
@@ -132,6 +135,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         cases: args.cases,
         threads,
         waves: args.waves.clone(),
+        vectors: args.vectors.clone(),
     };
     let result = verify::run(&plans, &tests, &options, &Meter::new());
     if let Some(path) = &args.json {
@@ -139,6 +143,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(path) = &args.junit {
         write(path, &verify::junit(&result))?;
+    }
+    if let Some(dir) = &args.vectors {
+        let folders: u64 = result.points().map(|p| p.total.vectors).sum();
+        if folders == 0 {
+            bail!("--vectors: no selected case writes vectors; `--point dma.presets` has some");
+        }
+        eprintln!("verify: vectors of {folders} scenarios in {}", dir.display());
     }
     if args.json.as_deref() != Some(Path::new("-")) && args.junit.as_deref() != Some(Path::new("-")) {
         print!("{}", verify::summary(&result));

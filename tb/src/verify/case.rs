@@ -3,7 +3,10 @@
 use super::{coverage::Coverage, plan::Plan};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
-use std::{fmt, path::PathBuf};
+use std::{
+    fmt,
+    path::{Path, PathBuf},
+};
 
 /// A figure that a case measured.
 #[derive(Clone, Debug, serde::Serialize)]
@@ -48,6 +51,8 @@ pub struct Outcome {
     pub coverage: Coverage,
     /// The waveform that it left.
     pub wave: Option<PathBuf>,
+    /// Folders of vectors that it wrote.
+    pub vectors: u64,
 }
 
 /// Differences written out in words; the rest are only counted.
@@ -62,6 +67,8 @@ pub struct Case<'a> {
     /// The case's own generator; a named algorithm, so that a seed replays for ever.
     pub rng: Xoshiro256PlusPlus,
     block: &'static str,
+    test: &'static str,
+    vectors: Option<&'a Path>,
     plans: &'a [Plan],
     trace: Option<TraceRequest>,
     outcome: Outcome,
@@ -87,10 +94,26 @@ impl<'a> Case<'a> {
             random: index.checked_sub(test.directed),
             rng: Xoshiro256PlusPlus::seed_from_u64(seed(run_seed, test.name, index)),
             block: test.block,
+            test: test.name,
+            vectors: None,
             plans,
             trace,
             outcome: Outcome { cases: 1, ..Outcome::default() },
         }
+    }
+
+    /// Lets the case write its stimulus and expected outputs below `dir`.
+    pub fn with_vectors(self, dir: Option<&'a Path>) -> Self {
+        Self { vectors: dir, ..self }
+    }
+
+    /// A folder for stimulus and expected outputs, if this run shall write them: `DIR/block/test/case`, with `-2`, `-3` ... for the
+    /// scenarios after the first of a case. The bench makes it.
+    pub fn vectors(&mut self) -> Option<PathBuf> {
+        let dir = self.vectors?;
+        self.outcome.vectors += 1;
+        let again = if self.outcome.vectors == 1 { String::new() } else { format!("-{}", self.outcome.vectors) };
+        Some(dir.join(self.block).join(self.test).join(format!("{}{again}", self.index)))
     }
 
     /// Names the case in reports, e.g. `layers.0.q_proj`.
@@ -223,6 +246,15 @@ mod tests {
         assert_ne!(draw(1, 0), draw(2, 0));
         assert_eq!(Case::new(&[], &TEST, 1, 1, None).random, None);
         assert_eq!(Case::new(&[], &TEST, 1, 3, None).random, Some(1));
+    }
+
+    #[test]
+    fn each_scenario_of_a_case_has_a_folder_of_its_own() {
+        assert_eq!(Case::new(&[], &TEST, 1, 3, None).vectors(), None);
+        let mut case = Case::new(&[], &TEST, 1, 3, None).with_vectors(Some(Path::new("v")));
+        assert_eq!(case.vectors(), Some("v/toy/t/3".into()));
+        assert_eq!(case.vectors(), Some("v/toy/t/3-2".into()));
+        assert_eq!(case.finish().vectors, 2);
     }
 
     #[test]

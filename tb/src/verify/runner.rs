@@ -4,7 +4,7 @@ use super::{Case, Coverage, GroupReport, Outcome, Plan, Stage, Test, TraceReques
 use std::{
     collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::{
         Mutex,
         atomic::{AtomicUsize, Ordering},
@@ -29,6 +29,8 @@ pub struct Options {
     pub threads: usize,
     /// Folder for the waveforms of failing cases.
     pub waves: PathBuf,
+    /// Folder for stimulus and expected outputs, if they shall be written.
+    pub vectors: Option<PathBuf>,
 }
 
 /// How a point ended.
@@ -131,10 +133,17 @@ pub trait Progress: Sync {
 /// Failing cases that are run again for a waveform, per point.
 const WAVES_PER_POINT: usize = 3;
 
-fn run_case(plans: &[Plan], test: &Test, seed: u64, index: usize, trace: Option<TraceRequest>) -> Outcome {
+fn run_case(
+    plans: &[Plan],
+    test: &Test,
+    seed: u64,
+    index: usize,
+    trace: Option<TraceRequest>,
+    vectors: Option<&Path>,
+) -> Outcome {
     let start = Instant::now();
     let path = trace.as_ref().map(|t| t.path.clone());
-    let mut case = Case::new(plans, test, seed, index, trace);
+    let mut case = Case::new(plans, test, seed, index, trace).with_vectors(vectors);
     let verdict = catch_unwind(AssertUnwindSafe(|| (test.run)(&mut case)));
     let error = match verdict {
         Ok(Ok(())) => None,
@@ -161,6 +170,7 @@ fn add(total: &mut Outcome, part: &Outcome) {
     total.mismatches += part.mismatches;
     total.cycles += part.cycles;
     total.seconds += part.seconds;
+    total.vectors += part.vectors;
 }
 
 /// Runs the selected part of the plan. Selecting nothing is a fault, not a pass.
@@ -195,7 +205,7 @@ pub fn run(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Pro
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| {
                 while let Some(&(t, index)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = run_case(plans, selected[t], options.seed, index, None);
+                    let outcome = run_case(plans, selected[t], options.seed, index, None, options.vectors.as_deref());
                     outcomes.lock().expect("a worker panicked outside a case").insert((t, index), outcome);
                     progress.tick(done.fetch_add(1, Ordering::Relaxed) + 1, units.len(), selected[t].name);
                 }
@@ -262,7 +272,7 @@ fn point_result(
                 let wave = (failures.len() < WAVES_PER_POINT).then(|| {
                     let path = options.waves.join(format!("{}-{name}-{index}.vcd", plan.block));
                     let request = TraceRequest { path, around: outcome.mismatch_cycle };
-                    run_case(plans, selected[t], options.seed, index, Some(request)).wave
+                    run_case(plans, selected[t], options.seed, index, Some(request), None).wave
                 });
                 let failure = Failure {
                     test: name.clone(),
@@ -302,7 +312,7 @@ mod tests {
 
     fn options() -> Options {
         let waves = std::env::temp_dir();
-        Options { block: None, point: None, case: None, seed: 1, cases: 1.0, threads: 2, waves }
+        Options { block: None, point: None, case: None, seed: 1, cases: 1.0, threads: 2, waves, vectors: None }
     }
 
     fn plan(tests: &str) -> [Plan; 1] {

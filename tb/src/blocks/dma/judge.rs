@@ -1,7 +1,7 @@
 //! Runs a scenario on both engines and holds every byte, completion and rule against what must be.
 
 use super::bench::{self, Bench, Ran, Scenario};
-use super::reference;
+use super::{reference, vectors};
 use crate::verify::Case;
 use crate::wave::{Trace, TraceOptions};
 use dma::{Completion, Descriptor, Outcome, Refusal};
@@ -57,6 +57,9 @@ pub(super) fn hold(
     expected: &[u8],
     completions: &[Completion],
 ) -> anyhow::Result<Ran> {
+    if let Some(dir) = case.vectors() {
+        vectors::write(&dir, s, &vectors::Expected { bytes: expected, completions })?;
+    }
     let ran = run(case, s)?;
     case.cycles(ran.cycles);
     case.check(!ran.hung, format_args!("the engine never came to rest: {} cycles", ran.cycles));

@@ -6,16 +6,34 @@ use dma::Completion;
 use std::fmt::Write;
 use std::path::Path;
 
-/// Bytes, a bus beat a line, the highest lane first; `@` starts at the beat of the first address.
-fn memory(bytes: &[u8], bus: usize) -> String {
-    let mut text = String::new();
-    for beat in bytes.chunks(bus) {
-        for lane in (0..bus).rev() {
-            let _ = write!(text, "{:02x}", beat.get(lane).unwrap_or(&0));
+/// A word of a memory file: the bytes of a bus beat, the highest lane first.
+fn word(beat: &[u8], bus: usize) -> String {
+    let mut text = String::with_capacity(2 * bus + 1);
+    for lane in (0..bus).rev() {
+        let _ = write!(text, "{:02x}", beat.get(lane).unwrap_or(&0));
+    }
+    text + "\n"
+}
+
+/// The words that `wanted` names, an `@` before each run of them.
+fn memory(bytes: &[u8], bus: usize, wanted: impl Fn(usize) -> bool) -> String {
+    let (mut text, mut next) = (String::new(), None);
+    for (i, beat) in bytes.chunks(bus).enumerate().filter(|(i, _)| wanted(*i)) {
+        if next != Some(i) {
+            let _ = writeln!(text, "@{i:x}");
         }
-        text.push('\n');
+        next = Some(i + 1);
+        text += &word(beat, bus);
     }
     text
+}
+
+/// What a folder of vectors holds beside the stimulus.
+pub struct Expected<'a> {
+    /// The memory after.
+    pub bytes: &'a [u8],
+    /// Completions in order.
+    pub completions: &'a [Completion],
 }
 
 /// A completion: tag 32, outcome 4, response 4, field 8, position 16, value 64 bits, tag highest.
@@ -27,26 +45,32 @@ fn completion(c: &Completion) -> String {
 const README: &str = "\
 Vectors of the data-movement engine, for $readmemh.
 
-memory.hex       the memory before, a bus beat a word, first word at the base address of bench.hex
-expected.hex     the memory after
+memory.hex       the memory before, a bus beat a word, highest lane first; word 0 is at the base address of bench.hex. Only the regions and a
+                 word on either side are named; the rest may hold anything and must not be touched
+expected.hex     the words that differ after
 regions.hex      16 words: base 64 bits, limit 64 bits, write 4 bits, read 4 bits
 doorbells.hex    addresses of descriptors, 64 bits, to be rung in order
 completions.hex  what must come, in order: tag 32, outcome 4, response 4, field 8, position 16, value 64 bits
-bench.hex        base address, bus bytes, latency (AR to R, last W to B), words of memory.hex, doorbells, completions: 64 bits each
-ar.hex, aw.hex   bursts in order: address 48 bits, beats 12 bits (the reference engine's; any legal cut moves the same bytes)
-w.hex            write beats in order: last 4 bits, strobe 64 bits, data of a beat
+bad.hex          byte addresses that fail: from 64 bits, up to 64 bits, reads 4, writes 4, response 4 (2 SLVERR, 3 DECERR)
+bench.hex        base address, bus bytes, latency (AR to R, last W to B), words of the memory, doorbells, completions, words of bad.hex, of aw.hex
+                 and of w.hex, most bytes a job may write, most descriptors a doorbell may start: 64 bits each
+ar.hex, aw.hex   bursts in order: address 48 bits, beats 12 bits (the cycle engine's; any legal cut moves the same bytes)
+w.hex            write beats in order: last 4 bits, strobe a bit a lane, data of a beat
+dma_vectors.sv   reads all this: a memory, and checks
 ";
 
-/// Writes the files of a scenario; returns how many.
+/// Writes the files of a scenario; the bursts are those of the cycle engine, the rest is what `expected` says.
 ///
 /// # Errors
 /// If the folder or a file cannot be written, or the configuration cannot be built.
-pub fn write(dir: &Path, s: &Scenario) -> anyhow::Result<usize> {
+pub fn write(dir: &Path, s: &Scenario, expected: &Expected<'_>) -> anyhow::Result<()> {
     let (mut ar, mut aw, mut w) = (String::new(), String::new(), String::new());
+    let (mut bursts, mut beats) = (0, 0);
     let mut bench = Bench::new(s)?;
     let bus = s.config.bus_bytes as usize;
     while !bench.quiet() && !bench.hung() {
         let c = bench.step();
+        bursts += u64::from(c.aw.0.fires(c.aw.1));
         for (text, channel) in [(&mut ar, c.ar), (&mut aw, c.aw)] {
             if channel.0.fires(channel.1) {
                 let _ = writeln!(text, "{:012x}_{:03x}", channel.0.data.address, channel.0.data.beats);
@@ -54,10 +78,11 @@ pub fn write(dir: &Path, s: &Scenario) -> anyhow::Result<usize> {
         }
         if c.w.0.fires(c.w.1) {
             let beat = c.w.0.data;
-            let _ = write!(w, "{:x}_{:016x}_{}", u8::from(beat.last), beat.strobe, memory(&beat.data[..bus], bus));
+            let lanes = bus / 4;
+            let _ = write!(w, "{:x}_{:0lanes$x}_{}", u8::from(beat.last), beat.strobe, word(&beat.data[..bus], bus));
+            beats += 1;
         }
     }
-    let ran = bench.run();
     let mut regions = String::new();
     for r in s.regions.iter().copied().chain(std::iter::repeat(dma::Region::default())).take(dma::REGIONS) {
         let (write, read) = (u8::from(r.write), u8::from(r.read));
@@ -69,25 +94,47 @@ pub fn write(dir: &Path, s: &Scenario) -> anyhow::Result<usize> {
         s.timing.latency.0,
         s.image.bytes.len().div_ceil(bus) as u64,
         s.doorbells.len() as u64,
-        ran.completions.len() as u64,
+        expected.completions.len() as u64,
+        s.bad.len() as u64,
+        bursts,
+        beats,
+        s.config.job_bytes.into(),
+        s.config.chain_limit.into(),
     ];
+    let mut bad = String::new();
+    for b in &s.bad {
+        let (reads, writes, response) = (u8::from(b.reads), u8::from(b.writes), b.response.code());
+        let _ = writeln!(bad, "{:016x}_{:016x}_{reads:x}_{writes:x}_{response:x}", b.bytes.start, b.bytes.end);
+    }
+    let span = |i: usize| {
+        let from = s.image.base + (i * bus) as u64;
+        (from, from + bus as u64)
+    };
+    let near = |i: usize| {
+        let (from, to) = span(i);
+        s.regions.iter().any(|r| r.base < to + bus as u64 && from < r.limit.saturating_add(bus as u64))
+    };
+    let slice = |bytes: &[u8], i: usize| bytes.get(i * bus..((i + 1) * bus).min(bytes.len())).map(<[u8]>::to_vec);
+    let changed = |i: usize| slice(&s.image.bytes, i) != slice(expected.bytes, i);
     let words = |numbers: &[u64]| numbers.iter().fold(String::new(), |text, n| text + &format!("{n:016x}\n"));
     let files = [
         ("README", README.to_string()),
-        ("memory.hex", memory(&s.image.bytes, bus)),
-        ("expected.hex", memory(&ran.bytes, bus)),
+        ("memory.hex", memory(&s.image.bytes, bus, near)),
+        ("expected.hex", memory(expected.bytes, bus, changed)),
         ("regions.hex", regions),
         ("doorbells.hex", words(&s.doorbells)),
-        ("completions.hex", ran.completions.iter().map(|c| completion(&c.1)).collect()),
+        ("completions.hex", expected.completions.iter().map(completion).collect()),
+        ("bad.hex", bad),
         ("bench.hex", words(&numbers)),
         ("ar.hex", ar),
         ("aw.hex", aw),
         ("w.hex", w),
+        ("dma_vectors.sv", include_str!("vectors.sv").to_string()),
     ];
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
     for (name, text) in &files {
         let path = dir.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
-    Ok(files.len())
+    Ok(())
 }
