@@ -5,6 +5,7 @@ mod formats;
 mod gemm;
 mod gemv;
 mod onnx;
+mod output;
 mod projections;
 pub mod reference;
 mod scalesim;
@@ -23,6 +24,7 @@ pub const TESTS: &[Test] = &[
     Test::new("mvp", "formats", formats::DIRECTED, 800, formats::formats),
     Test::new("mvp", "gemv", gemv::DIRECTED, 400, gemv::gemv),
     Test::new("mvp", "gemv_reset", gemv::RESETS, 0, gemv::reset),
+    Test::new("mvp", "output", output::DIRECTED, 600, output::output),
     Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
     Test::new("mvp", "hazard_window", gemm::HAZARDS, 0, gemm::hazard_window),
     Test::new("mvp", "mesh", 18, 20, gemm::mesh),
