@@ -15,6 +15,8 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Gemm(cmd::gemm::Args),
+    Gemv(cmd::gemv::Args),
+    Conv(cmd::conv::Args),
     Kv(cmd::kv::Args),
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
@@ -26,6 +28,8 @@ enum Command {
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Gemm(args) => cmd::gemm::run(&args),
+        Command::Gemv(args) => cmd::gemv::run(&args),
+        Command::Conv(args) => cmd::conv::run(&args),
         Command::Kv(args) => cmd::kv::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),

@@ -63,8 +63,17 @@ const FORMATS: [&str; 9] = [
 fn both_engines_print_the_same() {
     let here = Folder::new("engines");
     for format in FORMATS {
-        for shape in ["1 1 1", "5 9 7", "40 33 17"] {
-            let args = format!("gemm {shape} {format} --array 4x8 --depth 16");
+        for product in [
+            "gemm 1 1 1",
+            "gemm 5 9 7",
+            "gemm 40 33 17",
+            "gemv 1 1",
+            "gemv 33 17",
+            "gemv 150 9 --batch 3",
+            "conv 2x4x5x6 6x2x3x2 --groups 2 --pad 1,0,2,1 --stride 2,1",
+            "conv 1x7x5x3 4x3x2x3 --layout nhwc --dilation 2,1",
+        ] {
+            let args = format!("{product} {format} --array 4x8 --depth 16");
             let cycle = json(&here.0, &args);
             let transaction = json(&here.0, &format!("{args} --engine transaction"));
             for key in ["cycles", "rows", "counters", "utilisation", "overflow", "result"] {
@@ -73,6 +82,41 @@ fn both_engines_print_the_same() {
             assert_eq!(json(&here.0, &format!("{args} --engine both"))["engines_differ"], false, "{args}");
         }
     }
+}
+
+#[test]
+fn both_modes_give_the_same_bits() {
+    let here = Folder::new("modes");
+    for format in FORMATS {
+        let options = format!("{format} --array 4x8");
+        let gemm = json(&here.0, &format!("gemm 3 21 10 {options}"));
+        let gemv = json(&here.0, &format!("gemv 10 21 --batch 3 {options}"));
+        assert_eq!(gemm["result"], gemv["result"], "{format}");
+        assert!(gemm["result"]["fnv1a"].as_str().is_some_and(|digest| digest.len() == 16));
+    }
+}
+
+/// A convolution whose kernel covers one pixel is the product of the pixels' channels with the filters; with padding, outside it
+/// stands the zero point, which adds nothing.
+#[test]
+fn padding_is_the_zero_point() {
+    let here = Folder::new("padding");
+    let pixels = [200u8, 7, 131, 64];
+    here.save("a.npy", Dtype::U8, &[1, 1, 2, 2], pixels.to_vec());
+    here.save("b.npy", Dtype::I8, &[1, 1, 1, 1], vec![3]);
+    here.save("z.npy", Dtype::U8, &[1], vec![131]);
+    let out = magpie(
+        &here.0,
+        "conv 1x1x2x2 1x1x1x1 --pad 1 --format uint8 --b-format int8 --a a.npy --b b.npy --zero-point z.npy --out y.npy",
+    );
+    assert!(out.status.success(), "{out:?}");
+    let y = Npy::read(&here.0.join("y.npy")).unwrap();
+    assert_eq!(y.shape, [1, 1, 4, 4]);
+    let mut expected = [0i32; 16];
+    for (i, pixel) in pixels.into_iter().enumerate() {
+        expected[(i / 2 + 1) * 4 + i % 2 + 1] = 3 * (i32::from(pixel) - 131);
+    }
+    assert_eq!(y.words(i32::from_le_bytes), expected);
 }
 
 #[test]
@@ -137,6 +181,13 @@ fn what_cannot_be_done_is_refused_by_name() {
         ("gemm 2 4 4 --a short.npy", &["[2, 3]", "[2, 4]"]),
         ("gemm 2 3 4 --bias short.npy", &["--bias short.npy", "<i4"]),
         ("gemm 2 3 4 --a missing.npy", &["missing.npy"]),
+        ("gemv 4 4 --batch 9 --array 4x8", &["9"]),
+        ("gemv 4 4 --no-overlap", &["--no-overlap"]),
+        ("conv 1x3x8 1x3x3x3", &["1x3x8", "four extents"]),
+        ("conv 1x3x8x8 1x2x3x3", &["2 channels"]),
+        ("conv 1x3x8x8 1x3x9x3", &["does not fit"]),
+        ("conv 1x3x8x8 1x3x3x3 --stride 0", &["stride"]),
+        ("conv 1x3x8x8 1x3x3x3 --pad 1,2", &["--pad", "4"]),
         ("gemm 200 200 200000 --array 1x1", &["tiles", "--engine transaction"]),
     ] {
         refused(&here.0, args, words);

@@ -1,8 +1,8 @@
 //! `magpie gemm`: a matrix product, its cycles and its bits.
 
-use super::product::{Finish, Machine, Options, Shown, check_size, digest, write};
-use anyhow::{Context, bail};
-use mvp::Job;
+use super::product::{Finish, Machine, Mode, Options, Shown, check_size, write};
+use anyhow::bail;
+use mvp::{Job, Processor};
 use std::process::ExitCode;
 
 /// Multiplies A[M, K] by B[K, N] on the systolic array, B stationary, and says where the cycles went.
@@ -53,26 +53,20 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let x = setup.a.matrix(a, &[job.m, job.k], args.options.seed)?;
     let w = setup.b.matrix(b, &[job.k, job.n], args.options.seed)?;
     let finish = Finish::new(&setup, job.n)?;
-    let mut machine = Machine::new(&setup, args.options.trace()?);
-    let ran = machine.run(job, &x, &w)?;
-    let differ = machine.differ;
-    if let Some(trace) = machine.into_trace() {
-        trace.finish().context("the waveform")?;
-    }
+    let mut machine = Machine::new(&setup)?;
+    let mut mode = Mode::Gemm(Box::new(Processor::new(setup.config)));
+    let ran = machine.run(&mut mode, job, &x, &w)?;
     let (codes, flags) = finish.apply(&setup, job, &ran, (&x, &w), &finish.columns);
     let result = finish.npy(&[job.m, job.n], &codes)?;
     write(&args.options, &result)?;
     let shown = Shown {
         title: format!("gemm {} x {} x {}", job.m, job.k, job.n),
         extents: serde_json::json!({ "m": job.m, "k": job.k, "n": job.n }),
-        counters: ran.counters,
-        jobs: 1,
-        overflow: ran.overflow,
-        differ,
+        feeds: "a row of A enters",
+        tally: machine.finish()?,
         flags,
         format: finish.output.format,
-        digest: digest(&result.data),
-        shape: result.shape,
+        result,
     };
     Ok(shown.print(&setup))
 }

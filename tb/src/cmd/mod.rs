@@ -1,8 +1,10 @@
 //! The commands of `magpie`, one file each.
 
+pub mod conv;
 pub mod cosim;
 pub mod dma;
 pub mod gemm;
+pub mod gemv;
 pub mod kv;
 pub mod num;
 pub mod product;

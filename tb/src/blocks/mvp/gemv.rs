@@ -25,12 +25,15 @@ pub(super) const DIRECTED: usize = NAMES.len() * KS.len() * NS.len();
 pub(super) const RESETS: usize = 2 * NAMES.len();
 
 /// What a job did.
-struct Finished {
+pub struct Finished {
     /// v × N, row by row: INT32 or the bits of FP32.
-    y: Vec<i32>,
+    pub y: Vec<i32>,
     cycle_of: Vec<u64>,
-    counters: Counters,
+    /// The processor's counters.
+    pub counters: Counters,
     row_sums: Vec<i32>,
+    /// Its sticky overflow flag.
+    pub overflow: bool,
 }
 
 /// The chunks in the order in which both operands arrive: panels of D beats, chunks of k.
@@ -57,7 +60,10 @@ fn outputs_of(source: Source, q: usize, beat: usize, chunk: usize) -> Beats {
 }
 
 /// Runs one job from start to the last result.
-fn run(
+///
+/// # Errors
+/// A broken handshake, rows that are too many, too few or misplaced, a memory fault, a hang, a waveform that cannot be written.
+pub fn run(
     gemv: &mut Gemv,
     job: GemvJob,
     operands: &Operands,
@@ -83,6 +89,7 @@ fn run(
         cycle_of: vec![0; v * job.n],
         counters: Counters::default(),
         row_sums: Vec::new(),
+        overflow: false,
     };
     let (mut received, mut held): (usize, Option<OutRow>) = (0, None);
     let slowest = rates.x.min(rates.w).min(rates.y);
@@ -116,7 +123,7 @@ fn run(
         }
         if received * q >= job.n && out.idle {
             ensure!(x.is_none() && w.is_none(), "done with operands left over");
-            (done.counters, done.row_sums) = (out.counters, out.row_sums.to_vec());
+            (done.counters, done.row_sums, done.overflow) = (out.counters, out.row_sums.to_vec(), out.overflow);
             return Ok(done);
         }
         let (x_fires, w_fires) = (offer_x && out.x_ready, offer_w && out.w_ready);

@@ -3,7 +3,7 @@
 pub mod driver;
 mod formats;
 mod gemm;
-mod gemv;
+pub mod gemv;
 mod onnx;
 mod output;
 mod projections;

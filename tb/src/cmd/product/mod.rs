@@ -5,10 +5,10 @@ mod finish;
 mod operands;
 mod show;
 
-pub use engine::{Engine, Machine, Ran};
+pub use engine::{Engine, Machine, Mode, Ran, Tally};
 pub use finish::Finish;
 pub use operands::{Matrix, Side};
-pub use show::{Shown, digest};
+pub use show::Shown;
 
 use crate::npy::Npy;
 use crate::wave::{Trace, TraceOptions};
@@ -46,7 +46,7 @@ pub struct Options {
     engine: Option<Engine>,
     /// Let no tile overlap the next: cycles as SCALE-Sim counts them, by the transaction engine
     #[arg(long)]
-    no_overlap: bool,
+    pub no_overlap: bool,
     /// Seed of operands that no file gives
     #[arg(long, default_value_t = 1)]
     pub seed: u64,

@@ -1,9 +1,9 @@
 //! Counters as a table or as JSON.
 
-use super::{Engine, Setup};
+use super::{Engine, Setup, Tally};
+use crate::npy::Npy;
 use crate::verify::{TABLE, grouped};
 use comfy_table::{CellAlignment, Table};
-use mvp::Counters;
 use numeric::{Flags, Format};
 use std::process::ExitCode;
 
@@ -13,26 +13,20 @@ pub struct Shown {
     pub title: String,
     /// The extents, for JSON.
     pub extents: serde_json::Value,
+    /// What an edge that works does.
+    pub feeds: &'static str,
     /// Of all jobs.
-    pub counters: Counters,
-    /// Jobs run.
-    pub jobs: usize,
-    /// Some sum left 32 bits.
-    pub overflow: bool,
-    /// The engines differed.
-    pub differ: bool,
+    pub tally: Tally,
     /// Of the result's conversion.
     pub flags: Flags,
     /// Of the result.
     pub format: Format,
-    /// Of the result.
-    pub shape: Vec<usize>,
-    /// Over the result's bytes in memory order.
-    pub digest: u64,
+    /// The result.
+    pub result: Npy,
 }
 
 /// FNV-1a, 64 bits (draft-eastlake-fnv): enough to see at a glance whether two runs gave the same bits.
-pub fn digest(bytes: &[u8]) -> u64 {
+fn digest(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |h, &b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3))
 }
 
@@ -44,18 +38,18 @@ impl Shown {
         } else {
             print!("{}", self.text(setup));
         }
-        if self.overflow || self.differ { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if self.tally.overflow || self.tally.differ { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     /// Multiply-accumulates done, of those that the array could do in that time.
     fn utilisation(&self, setup: &Setup<'_>) -> f64 {
         let peak = setup.config.rows * setup.config.cols * setup.config.datapath.steps();
-        self.counters.active as f64 / (self.counters.cycles as f64 * peak as f64)
+        self.tally.counters.active as f64 / (self.tally.counters.cycles as f64 * peak as f64)
     }
 
     /// Edges on which a row entered.
     fn rows(&self) -> u64 {
-        let c = self.counters;
+        let c = self.tally.counters;
         c.cycles - c.exposed - c.drain - c.starved_x - c.starved_w - c.blocked
     }
 
@@ -64,13 +58,13 @@ impl Shown {
             Engine::Cycle => "cycle engine",
             Engine::Transaction if setup.options.no_overlap => "transaction engine, tiles without overlap",
             Engine::Transaction => "transaction engine",
-            Engine::Both if self.differ => "cycle and transaction engine, WHICH DIFFER",
+            Engine::Both if self.tally.differ => "cycle and transaction engine, WHICH DIFFER",
             Engine::Both => "cycle and transaction engine, equal in every bit and cycle",
         }
     }
 
     fn text(&self, setup: &Setup<'_>) -> String {
-        let (c, config) = (self.counters, setup.config);
+        let (c, config) = (self.tally.counters, setup.config);
         let mut table = Table::new();
         table.load_style(TABLE);
         table.set_header(["edges", "number", "share"]);
@@ -80,7 +74,7 @@ impl Shown {
             }
         }
         for (name, edges) in [
-            ("a row of A enters", self.rows()),
+            (self.feeds, self.rows()),
             ("exposed: weights come first", c.exposed),
             ("drain", c.drain),
             ("starved of activations", c.starved_x),
@@ -91,7 +85,8 @@ impl Shown {
             let share = format!("{:.2} %", 100.0 * edges as f64 / c.cycles as f64);
             table.add_row([name.to_string(), grouped(edges), share]);
         }
-        let jobs = if self.jobs == 1 { String::new() } else { format!(", {} jobs", grouped(self.jobs as u64)) };
+        let jobs =
+            if self.tally.jobs == 1 { String::new() } else { format!(", {} jobs", grouped(self.tally.jobs as u64)) };
         let mut text = format!(
             "{}, {} on {}x{}, {}{jobs}\n{table}\n",
             self.title,
@@ -107,8 +102,13 @@ impl Shown {
         );
         let raised = self.flags.names();
         let flags = if raised.is_empty() { String::new() } else { format!(", flags {}", raised.join(" ")) };
-        text += &format!("result {:?} in {}, FNV-1a {:016x}{flags}\n", self.shape, self.format, self.digest);
-        if self.overflow {
+        text += &format!(
+            "result {:?} in {}, FNV-1a {:016x}{flags}\n",
+            self.result.shape,
+            self.format,
+            digest(&self.result.data)
+        );
+        if self.tally.overflow {
             text += "OVERFLOW: some sum left 32 bits and wrapped\n";
         }
         text
@@ -129,18 +129,18 @@ impl Shown {
                 Engine::Both => "both",
             },
             "overlap": !setup.options.no_overlap,
-            "jobs": self.jobs,
-            "cycles": self.counters.cycles,
+            "jobs": self.tally.jobs,
+            "cycles": self.tally.counters.cycles,
             "rows": self.rows(),
-            "counters": self.counters,
+            "counters": self.tally.counters,
             "utilisation": self.utilisation(setup),
-            "overflow": self.overflow,
-            "engines_differ": self.differ,
+            "overflow": self.tally.overflow,
+            "engines_differ": self.tally.differ,
             "result": {
-                "shape": self.shape,
+                "shape": self.result.shape,
                 "format": self.format.to_string(),
                 "flags": self.flags.names(),
-                "fnv1a": format!("{:016x}", self.digest),
+                "fnv1a": format!("{:016x}", digest(&self.result.data)),
             },
         })
     }
