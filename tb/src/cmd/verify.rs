@@ -10,7 +10,7 @@ use std::{
     io::{IsTerminal, Write},
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::atomic::{AtomicUsize, Ordering},
+    sync::Mutex,
 };
 
 /// Runs the testplan and holds every block against its reference.
@@ -21,7 +21,7 @@ pub struct Args {
     /// Only this block (see --list)
     #[arg(long)]
     block: Option<String>,
-    /// Only this point of the plan, e.g. mvp.gemm.projections
+    /// Only this point of the plan: mvp.onnx, or onnx for the point of that name in every block
     #[arg(long)]
     point: Option<String>,
     /// Only this case of each test: what a replay command gives
@@ -54,41 +54,50 @@ pub struct Args {
 }
 
 /// A bar on a terminal, a line every tenth of the way elsewhere.
-enum Meter {
-    Bar(ProgressBar),
-    Lines { tenths: AtomicUsize },
+struct Meter {
+    bar: Option<ProgressBar>,
+    /// Most cases shown so far: threads may report out of order.
+    shown: Mutex<usize>,
 }
 
 impl Meter {
     fn new() -> Self {
-        if !std::io::stderr().is_terminal() {
-            return Self::Lines { tenths: AtomicUsize::new(0) };
-        }
-        let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-        let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {pos}/{len} cases  {msg}");
-        Self::Bar(bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())))
+        let bar = std::io::stderr().is_terminal().then(|| {
+            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
+            let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {pos}/{len} cases  {msg}");
+            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
+        });
+        Self { bar, shown: Mutex::new(0) }
     }
 }
 
 impl Progress for Meter {
     fn tick(&self, done: usize, total: usize, name: &str) {
-        match self {
-            Self::Bar(bar) => {
-                bar.set_length(total as u64);
-                bar.set_position(done as u64);
-                bar.set_message(name.to_string());
-                if done == total {
-                    bar.finish_and_clear();
-                }
+        let Ok(mut shown) = self.shown.lock() else { return };
+        if done <= *shown {
+            return;
+        }
+        let before = std::mem::replace(&mut *shown, done);
+        if let Some(bar) = &self.bar {
+            bar.set_length(total as u64);
+            bar.set_position(done as u64);
+            bar.set_message(name.to_string());
+            if done == total {
+                bar.finish_and_clear();
             }
-            Self::Lines { tenths } => {
-                let tenth = done * 10 / total;
-                if tenths.fetch_max(tenth, Ordering::Relaxed) < tenth {
-                    eprintln!("verify: {done} of {total} cases");
-                }
-            }
+        } else if before * 10 / total < done * 10 / total {
+            eprintln!("verify: {done} of {total} cases");
         }
     }
+}
+
+/// Finds out before a long run whether its report can be written.
+fn probe(path: &Path) -> anyhow::Result<()> {
+    if path == Path::new("-") {
+        return Ok(());
+    }
+    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
+    file.map(drop).with_context(|| format!("cannot write {}", path.display()))
 }
 
 fn write(path: &Path, text: &str) -> anyhow::Result<()> {
@@ -126,6 +135,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     std::fs::create_dir_all(&args.waves).with_context(|| format!("cannot make the folder {}", args.waves.display()))?;
+    for path in args.json.iter().chain(&args.junit) {
+        probe(path)?;
+    }
     let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
     let options = Options {
         block: args.block.clone(),

@@ -78,15 +78,16 @@ pub fn summary(run: &Run) -> String {
     }
     let (passed, failed) = run.tally();
     let verdict = if run.passed() { "PASSED" } else { "FAILED" };
+    let points = if passed == 1 { "point" } else { "points" };
     let _ =
-        writeln!(out, "{verdict}: {passed} points passed, {failed} failed, seed {}, {:.1} s", run.seed, run.seconds);
+        writeln!(out, "{verdict}: {passed} {points} passed, {failed} failed, seed {}, {:.1} s", run.seed, run.seconds);
     out
 }
 
 fn block_table(block: &BlockResult) -> String {
     let mut table = comfy_table::Table::new();
     table.load_style(TABLE);
-    table.set_header(["point", "stage", "status", "cases", "compared", "mismatches", "cycles", "time"]);
+    table.set_header(["point", "stage", "status", "cases", "compared", "mismatches", "cycles", "core time"]);
     for column in 3..8 {
         if let Some(column) = table.column_mut(column) {
             column.set_cell_alignment(comfy_table::CellAlignment::Right);

@@ -198,6 +198,16 @@ pub fn run(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Pro
         .flat_map(|(t, test)| (0..count(test)).map(move |index| (t, index)))
         .filter(|(_, index)| options.case.is_none_or(|c| c == *index))
         .collect();
+    if units.is_empty() {
+        let most = selected.iter().map(|t| count(t)).max();
+        faults.push(match (options.case, most) {
+            (Some(case), Some(most)) => {
+                format!("no selected test has a case {case}: they have up to {most}, counted from 0")
+            }
+            _ => "no point of the plan answers to this block and point together".into(),
+        });
+    }
+    let ran = |t: &str| units.iter().any(|&(i, _)| selected[i].name == t);
 
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
     let outcomes: Mutex<BTreeMap<(usize, usize), Outcome>> = Mutex::default();
@@ -219,7 +229,10 @@ pub fn run(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Pro
     faults.extend(coverage.unknown().map(String::from));
     let mut blocks = Vec::new();
     for plan in plans {
-        let chosen: Vec<_> = plan.points.iter().filter(|p| wanted(&plan.block, &p.id)).collect();
+        let mut chosen: Vec<_> = plan.points.iter().filter(|p| wanted(&plan.block, &p.id)).collect();
+        if options.case.is_some() {
+            chosen.retain(|p| p.tests.iter().any(|t| ran(t)));
+        }
         if chosen.is_empty() {
             continue;
         }
@@ -365,6 +378,18 @@ mod tests {
     fn selecting_nothing_is_no_pass() {
         let nothing = Options { block: Some("other".into()), ..options() };
         assert!(!run(&plan("'good'"), &[GOOD], &nothing, &Silent).passed());
+    }
+
+    #[test]
+    fn one_case_leaves_out_the_points_that_have_none_of_that_number() {
+        let mut plans = plan("'good'");
+        let other = plan("'panics'").map(|p| p.points[0].clone());
+        plans[0].points.extend(other.map(|p| super::plan::Point { id: "q".into(), ..p }));
+        let only = |case| Options { case: Some(case), ..options() };
+        let result = run(&plans, &[GOOD, PANICS], &only(5), &Silent);
+        assert!(result.passed() && result.points().count() == 1);
+        let none = run(&plans, &[GOOD, PANICS], &only(99), &Silent);
+        assert_eq!(none.faults, ["no selected test has a case 99: they have up to 10, counted from 0"]);
     }
 
     #[test]
