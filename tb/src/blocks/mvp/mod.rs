@@ -9,6 +9,7 @@ mod output;
 mod projections;
 pub mod reference;
 mod scalesim;
+mod utilisation;
 
 use crate::{
     verify::{Case, Test},
@@ -25,6 +26,7 @@ pub const TESTS: &[Test] = &[
     Test::new("mvp", "gemv", gemv::DIRECTED, 400, gemv::gemv),
     Test::new("mvp", "gemv_reset", gemv::RESETS, 0, gemv::reset),
     Test::new("mvp", "output", output::DIRECTED, 600, output::output),
+    Test::new("mvp", "utilisation", utilisation::CASES, 0, utilisation::utilisation),
     Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
     Test::new("mvp", "hazard_window", gemm::HAZARDS, 0, gemm::hazard_window),
     Test::new("mvp", "mesh", 18, 20, gemm::mesh),
