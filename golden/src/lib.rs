@@ -19,6 +19,7 @@ pub mod kv;
 mod llm;
 mod matmul;
 mod model;
+pub mod nd;
 pub mod ops;
 mod rope;
 mod safetensors;

@@ -12,6 +12,7 @@ pub mod random;
 pub mod reference;
 pub mod refuse;
 mod rules;
+mod second;
 pub mod stimulus;
 pub mod vectors;
 

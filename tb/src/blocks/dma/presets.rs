@@ -1,6 +1,8 @@
 //! Every preset with every element size, aligned and not, slow and fast memories, with and without back-pressure.
 
 use super::judge::judge;
+use super::reference::Image;
+use super::second;
 use super::stimulus::{self, Lay, Piece, World};
 use crate::verify::Case;
 use dma::{Element, Kernel, Layout, List, Place, Preset};
@@ -140,7 +142,8 @@ pub(super) fn presets(case: &mut Case<'_>) -> anyhow::Result<()> {
     case.equal("name", name, preset.name());
     let mut world = World::new(&mut case.rng);
     let piece = Piece { descriptors: preset.descriptors()?, lists };
-    world.add(&mut case.rng, &piece, Lay::Apart, if aligned { 64 } else { 1 });
+    let placed = world.add(&mut case.rng, &piece, Lay::Apart, if aligned { 64 } else { 1 });
+    let origins = [0, 1].map(|side| placed.address[side] as i64 - stimulus::extent(&piece.descriptors, side).0);
     let timing = stimulus::timing(&mut case.rng, latency, pressure);
     let config = stimulus::config(&mut case.rng);
     let seed = case.rng.next_u64();
@@ -154,6 +157,10 @@ pub(super) fn presets(case: &mut Case<'_>) -> anyhow::Result<()> {
         ("pressure", if pressure { "yes" } else { "no" }),
     ];
     case.cover("preset", &classes);
-    judge(case, &scenario, &jobs)?;
+    let ran = judge(case, &scenario, &jobs)?;
+    let after = Image { bytes: ran.bytes, ..scenario.image };
+    let (expected, got) = second::tensors(&preset, origins, &piece.lists, &scenario.image, &after)?;
+    case.equal("shape", expected.shape(), got.shape());
+    case.equal_slices("tensor byte by golden", expected.bytes(), got.bytes());
     Ok(())
 }
