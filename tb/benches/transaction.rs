@@ -1,6 +1,6 @@
 //! The transaction engine against the `gemm` crate's f32 on SmolLM2's shapes, one thread each.
 
-use mvp::{Codes, Config, Datapath, Job, sums};
+use mvp::{Codes, Config, Datapath, GroupScales, Job, grouped_sums, sums};
 use numeric::FloatFormat;
 use std::hint::black_box;
 use tb::ratio::{PAIRS, Ratio, Target, compare};
@@ -86,6 +86,28 @@ fn main() {
             let name = format!("{name} {m}×{K}×{N}");
             let sides = (("transaction engine", &mut ours as &mut dyn FnMut() -> f64), ("gemm f32", &mut theirs as _));
             println!("{}", compare(&name, "MAC", sides.0, sides.1, 4 * PAIRS + 1, target));
+        }
+        // Scales per 32 values along k.
+        let groups = K.div_ceil(32);
+        let (s_x, s_w) = (vec![0.5; m * groups], vec![0.25; groups * N]);
+        let w4: Vec<i8> = w.iter().map(|w| w >> 4).collect();
+        let engines = [
+            ("INT8/32", Datapath::Int8, Codes::Int(&x[..m * K]), Codes::Int(&w), &[][..]),
+            ("INT4/32 with minima", Datapath::Int4, Codes::Int(&x[..m * K]), Codes::Int(&w4), &s_w),
+            ("E4M3/32", Datapath::float(FloatFormat::E4M3), Codes::Bits8(&x8[..m * K]), Codes::Bits8(&w8), &[]),
+        ];
+        for (name, datapath, x, w, minima) in engines {
+            let config = Config { datapath, group: Some(32), ..int8 };
+            let scales = GroupScales { x: &s_x, w: &s_w, minima };
+            let mut ours = || {
+                for _ in 0..repeats {
+                    black_box(grouped_sums(config, job, black_box(x), w, scales).expect("the operands fit"));
+                }
+                work * f64::from(repeats)
+            };
+            let name = format!("{name} {m}×{K}×{N}");
+            let sides = (("transaction engine", &mut ours as &mut dyn FnMut() -> f64), ("gemm f32", &mut theirs as _));
+            println!("{}", compare(&name, "MAC", sides.0, sides.1, 4 * PAIRS + 1, Target::None));
         }
     }
 }

@@ -33,6 +33,24 @@ pub enum GemmError {
     /// The configuration has group scales, but none were given.
     #[error("the configuration has group scales, but none were given: use the function that takes them, or no group")]
     GroupScales,
+    /// Scales were given, but the configuration has no groups.
+    #[error("group scales were given, but the configuration has no group")]
+    NoGroup,
+    /// The wrong number of group scales.
+    #[error("{got} {what}, but groups of {group} values need {expected}")]
+    Scales {
+        /// Which scales.
+        what: &'static str,
+        /// Scales given.
+        got: usize,
+        /// Scales needed.
+        expected: usize,
+        /// g.
+        group: usize,
+    },
+    /// Minima for float weights.
+    #[error("minima belong to integer weights: the float datapath adds none")]
+    Minima,
 }
 
 /// Cycles of a job without stalls:

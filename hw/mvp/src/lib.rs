@@ -56,4 +56,6 @@ pub use output_stage::{Columns, OutputJob, OutputStage, OutputStageIn, OutputSta
 pub use pe::{Code, Pe, PeIn, PeOut};
 pub use processor::{Processor, ProcessorIn, ProcessorOut};
 pub use sequencer::{Sequencer, Step, Tile};
-pub use transaction::{Codes, Computed, Sums, column_sums, finish, gemm_cycles_no_overlap, row_sums, sums};
+pub use transaction::{
+    Codes, Computed, GroupScales, Sums, column_sums, finish, gemm_cycles_no_overlap, grouped_sums, row_sums, sums,
+};

@@ -19,7 +19,7 @@ const UNPACKED_ROWS: usize = 2;
 /// Codes into FP32 values, exactly.
 pub(super) trait Decode: Copy {
     /// A word that holds a code.
-    type Code: Copy;
+    type Code: Copy + Default;
     /// Its value.
     fn value(self, code: Self::Code) -> f32;
 }
@@ -48,7 +48,18 @@ impl Decode for Fp16 {
     }
 }
 
-/// Formats of up to 8 bits.
+/// Formats of up to 8 bits, by arithmetic that the compiler vectorises.
+pub(super) use numeric::fast::Narrow;
+
+impl Decode for Narrow {
+    type Code = u8;
+    #[inline(always)]
+    fn value(self, code: u8) -> f32 {
+        Narrow::value(&self, code)
+    }
+}
+
+/// The same by table.
 impl Decode for &DecodeTable {
     type Code = u8;
     #[inline(always)]

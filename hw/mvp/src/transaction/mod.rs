@@ -4,15 +4,18 @@
 //! is long enough for a sum to leave 32 bits. Float sums are made in the specified order, column beside column.
 
 mod float;
+mod grouped;
 mod integer;
 mod no_overlap;
 #[cfg(test)]
 mod tests;
 
+pub use grouped::GroupScales;
 pub use no_overlap::gemm_cycles_no_overlap;
 
 use crate::{Column, Config, Datapath, GemmError, Job, Output, RowInfo, gemm_cycles};
-use float::{Bf16, Decode, Fp16};
+use float::{Bf16, Decode, Fp16, Narrow};
+use grouped::{Floats, Integers};
 use numeric::fast::{DecodeTable, decode_bf16_slice, decode_fp16_slice};
 use numeric::{Flags, FloatFormat};
 
@@ -80,14 +83,56 @@ pub struct Computed {
 ///
 /// # Errors
 /// If the configuration cannot be built, if the operands do not have the job's shape or are not codes of the datapath, or if
-/// the configuration has group scales, which this function is not given.
+/// the configuration has group scales, which [`grouped_sums`] takes.
 pub fn sums(config: Config, job: Job, x: Codes<'_>, w: Codes<'_>) -> Result<Computed, GemmError> {
     let (config, job) = (config.checked()?, job.checked()?);
-    job.check_operands(x.len(), w.len())?;
-    let cycles = gemm_cycles(config, job);
     if config.group.is_some() {
         return Err(GemmError::GroupScales);
     }
+    let cycles = gemm_cycles(config, job);
+    match operands(config, job, x, w)? {
+        Operands::Integers(x, w) => {
+            let (y, overflow) = integer_sums(config, job, x, w);
+            Ok(Computed { sums: Sums::Int32(y), overflow, cycles })
+        }
+        Operands::Floats(x, w) => {
+            let y = w.plain(config, job, &x);
+            Ok(Computed { sums: Sums::Fp32(y), overflow: false, cycles })
+        }
+    }
+}
+
+/// X[M, K] · W[K, N] with scales per group along k, in FP32:
+/// acc = fma(fl(s_x·s_w), partial, acc) for each tile, then, for integers, acc = fma(fl(s_x·min), Σx, acc).
+///
+/// # Errors
+/// As for [`sums`]; if the configuration has no groups, or the scales are not as many as the job has groups, rows and columns; if
+/// minima are given to a float datapath.
+pub fn grouped_sums(
+    config: Config,
+    job: Job,
+    x: Codes<'_>,
+    w: Codes<'_>,
+    scales: GroupScales<'_>,
+) -> Result<Computed, GemmError> {
+    let (config, job) = (config.checked()?, job.checked()?);
+    let Some(group) = config.group else { return Err(GemmError::NoGroup) };
+    scales.check(job, group, config.datapath.is_float())?;
+    let y = match operands(config, job, x, w)? {
+        Operands::Integers(x, w) => grouped::product(config, job, Integers, (x, w), scales),
+        Operands::Floats(x, w) => w.grouped(config, job, &x, scales),
+    };
+    Ok(Computed { sums: Sums::Fp32(y), overflow: false, cycles: gemm_cycles(config, job) })
+}
+
+/// Operands of the datapath's kind: X decoded, W as it lies.
+enum Operands<'a> {
+    Integers(&'a [i8], &'a [i8]),
+    Floats(Vec<f32>, Weights<'a>),
+}
+
+fn operands<'a>(config: Config, job: Job, x: Codes<'a>, w: Codes<'a>) -> Result<Operands<'a>, GemmError> {
+    job.check_operands(x.len(), w.len())?;
     let wrong = |name, wants| GemmError::Codes { name, wants, datapath: config.datapath };
     match config.datapath {
         Datapath::Int8 | Datapath::Int4 => {
@@ -95,16 +140,17 @@ pub fn sums(config: Config, job: Job, x: Codes<'_>, w: Codes<'_>) -> Result<Comp
                 let name = if matches!(x, Codes::Int(_)) { 'W' } else { 'X' };
                 return Err(wrong(name, "integers"));
             };
-            if config.datapath == Datapath::Int4 && !w.iter().all(|w| (-8..8).contains(w)) {
+            // Without an early exit, so that the machine's vectors do it.
+            let too_wide = |w: &[i8]| w.iter().fold(false, |wide, w| wide | !(-8..8).contains(w));
+            if config.datapath == Datapath::Int4 && too_wide(w) {
                 return Err(wrong('W', "integers in -8..=7"));
             }
-            let (y, overflow) = integer_sums(config, job, x, w);
-            Ok(Computed { sums: Sums::Int32(y), overflow, cycles })
+            Ok(Operands::Integers(x, w))
         }
         Datapath::Float { act, weight } => {
             let x = values(act, x).ok_or_else(|| wrong('X', code_word(act)))?;
-            let y = float_sums(config, job, &x, weight, w).ok_or_else(|| wrong('W', code_word(weight)))?;
-            Ok(Computed { sums: Sums::Fp32(y), overflow: false, cycles })
+            let w = Weights::of(weight, w).ok_or_else(|| wrong('W', code_word(weight)))?;
+            Ok(Operands::Floats(x, w))
         }
     }
 }
@@ -150,18 +196,51 @@ fn values(format: FloatFormat, codes: Codes<'_>) -> Option<Vec<f32>> {
     Some(values)
 }
 
-fn float_sums(config: Config, job: Job, x: &[f32], format: FloatFormat, w: Codes<'_>) -> Option<Vec<f32>> {
-    fn product<D: Decode>(config: Config, job: Job, x: &[f32], w: &[D::Code], decode: D) -> Vec<f32> {
-        let mut y = vec![0.0; job.m * job.n];
-        float::product(job, 0..job.k, config.tile_depth(), x, (w, decode), &mut y);
-        y
+/// Codes of W with what decodes them.
+enum Weights<'a> {
+    Bf16(&'a [u16]),
+    Fp16(&'a [u16]),
+    Narrow(&'a [u8], Narrow),
+    /// Formats whose normal numbers reach below those of FP32.
+    Table(&'a [u8], DecodeTable),
+}
+
+impl<'a> Weights<'a> {
+    /// `None` if the codes are of another width.
+    fn of(format: FloatFormat, codes: Codes<'a>) -> Option<Self> {
+        match (format, codes) {
+            (FloatFormat::BF16, Codes::Bits16(w)) => Some(Self::Bf16(w)),
+            (FloatFormat::FP16, Codes::Bits16(w)) => Some(Self::Fp16(w)),
+            (FloatFormat::BF16 | FloatFormat::FP16, _) => None,
+            (_, Codes::Bits8(w)) => Some(match Narrow::new(format) {
+                Some(decode) => Self::Narrow(w, decode),
+                None => Self::Table(w, DecodeTable::new(format)),
+            }),
+            _ => None,
+        }
     }
-    match (format, w) {
-        (FloatFormat::BF16, Codes::Bits16(w)) => Some(product(config, job, x, w, Bf16)),
-        (FloatFormat::FP16, Codes::Bits16(w)) => Some(product(config, job, x, w, Fp16)),
-        (FloatFormat::BF16 | FloatFormat::FP16, _) => None,
-        (_, Codes::Bits8(w)) => Some(product(config, job, x, w, &DecodeTable::new(format))),
-        _ => None,
+
+    fn plain(&self, config: Config, job: Job, x: &[f32]) -> Vec<f32> {
+        fn product<D: Decode>(config: Config, job: Job, x: &[f32], w: &[D::Code], decode: D) -> Vec<f32> {
+            let mut y = vec![0.0; job.m * job.n];
+            float::product(job, 0..job.k, config.tile_depth(), x, (w, decode), &mut y);
+            y
+        }
+        match self {
+            Self::Bf16(w) => product(config, job, x, w, Bf16),
+            Self::Fp16(w) => product(config, job, x, w, Fp16),
+            Self::Narrow(w, decode) => product(config, job, x, w, *decode),
+            Self::Table(w, table) => product(config, job, x, w, table),
+        }
+    }
+
+    fn grouped(&self, config: Config, job: Job, x: &[f32], scales: GroupScales<'_>) -> Vec<f32> {
+        match self {
+            Self::Bf16(w) => grouped::product(config, job, Floats(Bf16), (x, w), scales),
+            Self::Fp16(w) => grouped::product(config, job, Floats(Fp16), (x, w), scales),
+            Self::Narrow(w, decode) => grouped::product(config, job, Floats(*decode), (x, w), scales),
+            Self::Table(w, table) => grouped::product(config, job, Floats(table), (x, w), scales),
+        }
     }
 }
 

@@ -10,7 +10,7 @@ mod encode;
 mod encode_slice;
 mod fma;
 
-pub use decode::{DecodeTable, decode_bf16, decode_bf16_slice, decode_fp16, decode_fp16_slice};
+pub use decode::{DecodeTable, Narrow, decode_bf16, decode_bf16_slice, decode_fp16, decode_fp16_slice};
 pub use dispatch::{Kernel, dispatch};
 pub use encode::{CodeWord, Encoder};
 pub use fma::{canonical, fma, fma_portable, fma_slice};

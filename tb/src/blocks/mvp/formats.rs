@@ -2,7 +2,7 @@
 //! values against FP64 within the bound of the order.
 
 use super::driver::{self, Operands, Rates};
-use super::{reference, trace};
+use super::{computed, reference, trace};
 use crate::verify::Case;
 use mvp::{Array, Code, Config, Datapath, Job, Processor, gemm_cycles};
 use numeric::fast::Encoder;
@@ -159,7 +159,9 @@ pub(super) fn formats(case: &mut Case) -> anyhow::Result<()> {
         case.mismatch_at(run.cycle_of[first]);
     }
     let c = run.counters;
-    case.equal("cycles", gemm_cycles(config, job), c.cycles - c.starved_x - c.starved_w - c.blocked);
+    let engine = computed::product(config, job, &operands)?;
+    computed::agree(case, &engine, engine.cycles, &run.y, run.overflow, c);
+    case.equal("cycles", gemm_cycles(config, job), c.unstalled());
     case.equal("multiply-accumulates", (job.m * job.n * job.k) as u64, c.active);
     if !grouped && draw == Draw::Near {
         against_f64(case, config, job, &operands, &run.y);

@@ -1,6 +1,7 @@
 //! The matrix-vector mode: bits of GEMM and of the exact core, cycles of the closed form, at the corners of K and N, stalled or not.
 
 use super::{
+    computed,
     driver::{self, Operands, Rates, Source},
     formats::{self, Draw, NAMES},
     reference, trace,
@@ -199,6 +200,8 @@ pub(super) fn gemv(case: &mut Case) -> anyhow::Result<()> {
     let gemm = driver::run(&mut gemm, product, &operands, Rates::FULL, &mut case.rng, ())?;
     case.equal_slices("y against GEMM's", &gemm.y, &run.y);
     closed_form(case, shape, job, run.counters);
+    let engine = computed::product(config, product, &operands)?;
+    computed::agree(case, &engine, gemv_cycles(shape, job), &run.y, run.overflow, run.counters);
     if !datapath.is_float() {
         let sums: Vec<i32> = operands.x.chunks_exact(job.k).map(|x| x.iter().map(|&x| i32::from(x)).sum()).collect();
         case.equal_slices("row sums", &sums, &run.row_sums);

@@ -1,5 +1,6 @@
 //! Bench of the matrix-vector processor.
 
+mod computed;
 pub mod driver;
 mod formats;
 mod gemm;
