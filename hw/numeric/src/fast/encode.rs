@@ -31,6 +31,27 @@ impl CodeWord for u16 {
     }
 }
 
+impl CodeWord for u32 {
+    #[inline(always)]
+    fn truncate(code: u32) -> u32 {
+        code
+    }
+}
+
+impl CodeWord for i8 {
+    #[inline(always)]
+    fn truncate(code: u32) -> i8 {
+        code as i8
+    }
+}
+
+impl CodeWord for i32 {
+    #[inline(always)]
+    fn truncate(code: u32) -> i32 {
+        code as i32
+    }
+}
+
 /// Converts FP32 into one float format of at most 16 bits, in one mode: integer and float tricks without branches
 /// where the format allows them, the core elsewhere (E8M0, and flexible formats with an extreme bias).
 #[derive(Clone, Copy, Debug)]
