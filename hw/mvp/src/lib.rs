@@ -34,6 +34,7 @@ mod mesh;
 mod output;
 mod output_stage;
 mod pe;
+mod port;
 mod processor;
 mod sequencer;
 mod simd;
@@ -54,6 +55,10 @@ pub use mesh::{Mesh, SystolicArray, WestEdge, WestRow};
 pub use output::{Activation, Column, Output, RowInfo};
 pub use output_stage::{Columns, OutputJob, OutputStage, OutputStageIn, OutputStageOut, ResultRow};
 pub use pe::{Code, Pe, PeIn, PeOut};
+pub use port::{
+    Block, PortError, PortShape, PortedGemv, PortedGemvIn, PortedGemvOut, Stored, StoredWeights, WeightPort,
+    WeightPortIn, WeightPortOut, Word, gemv_port_cycles, unpack,
+};
 pub use processor::{Processor, ProcessorIn, ProcessorOut};
 pub use sequencer::{Sequencer, Step, Tile};
 pub use transaction::{

@@ -52,6 +52,18 @@ fn vectors_of(source: Source, v: usize, chunk: usize) -> Beats {
     Beats(beats)
 }
 
+/// The chunks of all vectors in the order in which the processor takes them.
+pub(super) fn chunks_of_x(
+    shape: GemvShape,
+    job: GemvJob,
+    operands: &Operands,
+    rng: &mut Xoshiro256PlusPlus,
+) -> Vec<Beats> {
+    let (config, v) = (shape.config, shape.vectors);
+    let source = Source { config, job: Job { m: v, n: job.n, k: job.k }, operands, padding: rng.random::<i8>().into() };
+    chunks(shape, job).into_iter().map(|(_, chunk)| vectors_of(source, v, chunk)).collect()
+}
+
 /// q rows of W; those past N repeat the last, and must not matter.
 fn outputs_of(source: Source, q: usize, beat: usize, chunk: usize) -> Beats {
     let mut beats = vec![Beat::column(source.config); q];

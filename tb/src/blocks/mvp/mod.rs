@@ -7,6 +7,7 @@ mod gemm;
 pub mod gemv;
 mod onnx;
 mod output;
+mod port;
 mod projections;
 pub mod reference;
 mod scalesim;
@@ -26,6 +27,8 @@ pub const TESTS: &[Test] = &[
     Test::new("mvp", "formats", formats::DIRECTED, 800, formats::formats),
     Test::new("mvp", "gemv", gemv::DIRECTED, 400, gemv::gemv),
     Test::new("mvp", "gemv_reset", gemv::RESETS, 0, gemv::reset),
+    Test::new("mvp", "port", port::DIRECTED, 400, port::port),
+    Test::new("mvp", "port_refusals", 1, 0, port::refusals),
     Test::new("mvp", "output", output::DIRECTED, 600, output::output),
     Test::new("mvp", "utilisation", utilisation::CASES, 0, utilisation::utilisation),
     Test::new("mvp", "extremes", gemm::EXTREMES, 0, gemm::extremes),
