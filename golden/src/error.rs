@@ -7,7 +7,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum Error {
     /// A file could not be read.
-    #[error("{}: cannot read: {source}. Check that the path names a model folder or file and that you may read it", path.display())]
+    #[error("{}: cannot read; check that the path names a model folder or file and that you may read it", path.display())]
     Io {
         /// The file.
         path: PathBuf,

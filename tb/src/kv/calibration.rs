@@ -44,7 +44,7 @@ pub enum Error {
         model: KvShape,
     },
     /// The file system's.
-    #[error("{file}: {source}")]
+    #[error("{file}: cannot read")]
     Io {
         /// The file.
         file: String,
@@ -109,9 +109,17 @@ impl Calibration {
     /// # Errors
     /// As [`Calibration::parse`], and a file of another model.
     pub fn open(path: &Path, shape: KvShape) -> Result<Self, Error> {
+        Self::read(path)?.for_model(&path.display().to_string(), shape)
+    }
+
+    /// Reads a file, whatever its model.
+    ///
+    /// # Errors
+    /// As [`Calibration::parse`], and the file system's.
+    pub fn read(path: &Path) -> Result<Self, Error> {
         let file = path.display().to_string();
         let bytes = std::fs::read(path).map_err(|source| Error::Io { file: file.clone(), source })?;
-        Self::parse(&file, &bytes)?.for_model(&file, shape)
+        Self::parse(&file, &bytes)
     }
 
     /// The calibration that ships with the built-in model.

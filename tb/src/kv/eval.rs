@@ -1,7 +1,7 @@
 //! What a mode of the cache costs: bits with every byte, and what the model's answers lose.
 
 use super::{Calibration, NkzCache};
-use anyhow::Context;
+use anyhow::{Context, bail};
 use golden::kv::{CodecCache, Kind, KvCache, KvShape, PlainCache, Policy, Storage, peers};
 use golden::{Llm, Logits, Tensor, agreement, negative_log_likelihoods};
 use nkz::{Cache, CacheConfig, Mode, SINKS, TOKENS, UNIT};
@@ -42,6 +42,30 @@ pub fn presets(head_dim: usize) -> Vec<Setting> {
         Setting::Nkz("slot, 3 bits".into(), Mode::Slot { bytes: 3 * TOKENS * head_dim.min(nkz::CHANNELS) / 8 }),
         Setting::Nkz("fixed".into(), Mode::Fixed { qp: 0 }),
     ]
+}
+
+/// A mode by its name: a preset of [`presets`], `raw`, `mean`, `qpN` (entropy-coded) or `slotN` (a slot of N bytes).
+///
+/// # Errors
+/// Another name.
+pub fn mode(name: &str, head_dim: usize) -> anyhow::Result<Mode> {
+    let number = |prefix: &str| name.strip_prefix(prefix).and_then(|n| n.parse::<usize>().ok());
+    let preset = presets(head_dim).into_iter().find_map(|s| match s {
+        Setting::Nkz(preset, mode) if preset == name => Some(mode),
+        _ => None,
+    });
+    Ok(match (name, preset, number("qp"), number("slot")) {
+        (_, Some(mode), ..) => mode,
+        ("raw", ..) => Mode::Raw,
+        ("mean", ..) => Mode::Mean,
+        (_, _, Some(qp), _) => {
+            Mode::Entropy { qp: u8::try_from(qp).ok().filter(|&qp| qp <= 63).context("QP is 0..=63")? }
+        }
+        (_, _, _, Some(bytes)) => Mode::Slot { bytes },
+        _ => bail!(
+            "no mode `{name}`: raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qp0..qp63, slot40.. (bytes)"
+        ),
+    })
 }
 
 /// QP of the preset that keeps the KL below 0.0003.

@@ -2,15 +2,19 @@
 
 mod adapter;
 mod calibration;
+mod dump;
 mod eval;
 mod fit;
 mod report;
+mod stored;
 
 pub use adapter::NkzCache;
 pub use calibration::Calibration;
-pub use eval::{Row, Setting, Text, evaluate, presets};
+pub use dump::Dump;
+pub use eval::{Row, Setting, Text, evaluate, mode, presets};
 pub use fit::{Source, calibrate};
 pub use report::{svg, table};
+pub use stored::{Stored, Tile};
 
 use golden::Llm;
 use std::path::Path;

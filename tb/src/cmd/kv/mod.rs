@@ -1,5 +1,7 @@
 //! `magpie kv`: calibrate, encode, decode, inspect and evaluate the compressed KV cache.
 
+mod stream;
+
 use crate::kv::{self, Calibration, Setting, Source, Text};
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
@@ -8,7 +10,7 @@ use nkz::Mode;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-/// The compressed KV cache: calibrate a model, measure what each codec loses.
+/// The compressed KV cache: calibrate a model, encode and decode a dump, measure what each codec loses.
 #[derive(ClapArgs)]
 pub struct Args {
     #[command(subcommand)]
@@ -36,6 +38,14 @@ enum Command {
         #[arg(long, value_enum, default_value = "reverse")]
         from: Source,
     },
+    /// Write the KV cache that a model fills from a text as a plain dump (safetensors).
+    Dump(stream::DumpArgs),
+    /// Compress a plain dump.
+    Encode(stream::EncodeArgs),
+    /// Decompress to a plain dump.
+    Decode(stream::DecodeArgs),
+    /// Say what a compressed file, a dump or a calibration holds.
+    Inspect(stream::InspectArgs),
     /// Measure bits, KL divergence, agreement and perplexity of every mode and of the peers.
     Eval(Eval),
 }
@@ -93,6 +103,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 calibration.bits()
             );
         }
+        Command::Dump(args) => stream::dump(args)?,
+        Command::Encode(args) => stream::encode(args)?,
+        Command::Decode(args) => return stream::decode(args),
+        Command::Inspect(args) => return stream::inspect(args),
         Command::Eval(eval) => evaluate(eval)?,
     }
     Ok(ExitCode::SUCCESS)
@@ -103,14 +117,16 @@ fn read(path: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
+/// A calibration by its name: `kjv-1m`, or a file.
+fn calibration(path: &Path, shape: KvShape) -> anyhow::Result<Calibration> {
+    Ok(if path == Path::new("kjv-1m") { Calibration::builtin(shape)? } else { Calibration::open(path, shape)? })
+}
+
 fn evaluate(eval: &Eval) -> anyhow::Result<()> {
     let llm = kv::model(&eval.model)?;
     let shape = KvShape::from(llm.model.config());
-    let calibration = match &eval.calibration {
-        Some(path) => Some(Calibration::open(path, shape)?),
-        None if eval.model == "kjv-1m" => Some(Calibration::builtin(shape)?),
-        None => None,
-    };
+    let own = (eval.model == "kjv-1m").then_some(Path::new("kjv-1m"));
+    let calibration = eval.calibration.as_deref().or(own).map(|path| calibration(path, shape)).transpose()?;
     if eval.tokens <= eval.skip + 1 {
         bail!("{} tokens less {} positions leave nothing to measure", eval.tokens, eval.skip);
     }
