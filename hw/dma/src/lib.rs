@@ -25,6 +25,7 @@ mod field;
 mod front;
 mod hazard;
 mod index;
+mod latency;
 mod mid;
 mod net;
 mod plan;
@@ -51,6 +52,7 @@ pub use descriptor::{
 pub use engine::{Config, Counters, Dma, DmaIn, DmaOut, Stalls, Traffic};
 pub use field::{Field, Refusal};
 pub use front::{DOORBELLS, FrontEnd, FrontIn, FrontOut};
+pub use latency::Latency;
 pub use mid::{CHUNK_BYTES, CHUNK_NIBBLES, IndexWrite, MidEnd, MidIn, MidOut, WRITE_JOBS};
 pub use net::Bytes;
 pub use plan::{Plan, Region, SidePlan};

@@ -5,7 +5,7 @@ use crate::completion::Ticket;
 use crate::reader::Bite;
 use crate::timed::{Timed, Unit};
 use crate::{
-    AxiAddress, Beat, Builder, BusFault, CHUNK_BYTES, COMPLETIONS, Completion, Config, Context, Control, Kind, Lanes,
+    AxiAddress, Beat, Builder, BusFault, CHUNK_BYTES, COMPLETIONS, Completion, Config, Context, Control, Kind, Lanes, Latency,
     Plan, ReadBeat, Response, Run, Stalls, TICKETS, Traffic, Transposer, WRITE_BURSTS, WRITE_JOBS,
 };
 use std::collections::VecDeque;
@@ -32,9 +32,9 @@ struct Sent {
 /// A process fires at the latest of: the cycle after it fired last, the cycle that sees its inputs, the cycle that has
 /// room for its outputs. All of them decide by the order of their inputs alone, never by when those arrive, so that the
 /// times are a function of the job and the latency, whatever the order in which this program works them out.
-pub(crate) struct Net {
+pub(crate) struct Net<L> {
     bus: u32,
-    latency: u64,
+    latency: L,
     pub(crate) read: Unit,
     pub(crate) write: Unit,
     pub(crate) write_jobs: Timed<Plan>,
@@ -108,8 +108,8 @@ pub(crate) struct Net {
     write_starved: u64,
 }
 
-impl Net {
-    pub(crate) fn new(config: &Config, latency: u64) -> Self {
+impl<L: Latency> Net<L> {
+    pub(crate) fn new(config: &Config, latency: L) -> Self {
         Self {
             bus: config.bus_bytes,
             latency,
@@ -273,7 +273,7 @@ impl Net {
             let t = self.ar_next.max(seen);
             self.ar_next = t + 1;
             self.ar.pop(t);
-            self.open_ready = self.open_ready.max(t + self.latency);
+            self.open_ready = self.open_ready.max(t + self.latency.read(address.address));
             self.open.push_back((self.open_ready, address.address, address.beats));
             self.first_ar.get_or_insert(t);
             self.traffic.read_bursts += 1;

@@ -3,7 +3,7 @@ use crate::hazard::{History, fetch, wire_span};
 use crate::index::{BadIndex, check_beat};
 use crate::net::Net;
 use crate::{
-    Bytes, Checked, Checker, Config, ConfigError, Counters, DOORBELLS, Descriptor, Field, Kind, Limits, ListPlan,
+    Bytes, Checked, Checker, Config, ConfigError, Counters, DOORBELLS, Descriptor, Field, Kind, Latency, Limits, ListPlan,
     REGIONS, Refusal, Region, Span, Stalls, WIRE_BYTES,
 };
 use std::collections::VecDeque;
@@ -50,7 +50,12 @@ impl Transaction {
 
     /// Rings the doorbells one after the other, as fast as they are taken, and runs until everything is done.
     pub fn run(&self, memory: &mut impl Bytes, doorbells: &[u64]) -> Report {
-        let net = Net::new(&self.config, self.latency);
+        self.run_at(memory, self.latency, doorbells)
+    }
+
+    /// The same with a memory whose latency depends on the address.
+    pub fn run_at(&self, memory: &mut impl Bytes, latency: impl Latency, doorbells: &[u64]) -> Report {
+        let net = Net::new(&self.config, latency);
         let (history, job, stalls) = (History::default(), Job::default(), Stalls::default());
         let mut front = Front { engine: self, memory, net, t: 0, history, job, stalls };
         // A doorbell is taken when one of the queue's slots is free.
@@ -89,10 +94,10 @@ struct Job {
 }
 
 /// The front end in time: `t` is the cycle in which the present state is looked at.
-struct Front<'a, M: Bytes> {
+struct Front<'a, M: Bytes, L> {
     engine: &'a Transaction,
     memory: &'a mut M,
-    net: Net,
+    net: Net<L>,
     t: u64,
     history: History,
     job: Job,
@@ -100,9 +105,9 @@ struct Front<'a, M: Bytes> {
     stalls: Stalls,
 }
 
-impl<M: Bytes> Front<'_, M> {
+impl<M: Bytes, L: Latency> Front<'_, M, L> {
     /// Waits for an event of the network.
-    fn wait(&mut self, event: impl Fn(&Net) -> Option<u64>) {
+    fn wait(&mut self, event: impl Fn(&Net<L>) -> Option<u64>) {
         self.net.pump(self.memory);
         // Every event waited for follows from what has been dispatched; the engine in cycles would hang where it does not.
         if let Some(at) = event(&self.net) {

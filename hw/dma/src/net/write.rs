@@ -1,9 +1,9 @@
 //! The write half of the network, and completion.
 
 use super::{Net, Sent};
-use crate::{BusFault, Bytes, Completion, MAX_BUS, Outcome, Response, write_lanes};
+use crate::{BusFault, Bytes, Completion, Latency, MAX_BUS, Outcome, Response, write_lanes};
 
-impl Net {
+impl<L: Latency> Net<L> {
     pub(super) fn write_walk(&mut self) -> bool {
         let mut moved = self.write.fire();
         while let (Some(idle), Some((seen, plan))) = (self.write.idle(), self.write_jobs.head()) {
@@ -105,7 +105,7 @@ impl Net {
             self.traffic.write_beats += 1;
             self.traffic.useful_bytes += u64::from(beat.strobe.count_ones());
             if beat.last {
-                self.response_ready = self.response_ready.max(t + self.latency);
+                self.response_ready = self.response_ready.max(t + self.latency.write(beat.address));
                 self.responses.push_back((self.response_ready, std::mem::take(&mut self.response)));
             }
             self.w.pop(t);

@@ -1,0 +1,320 @@
+//! The NPU as transactions: commands start and end in the cycles in which they do in the clocked machine, and carry out their work at
+//! once. Engines share nothing but tokens and banks, and a command holds its banks alone, so the order of starts is the order of effects.
+
+use crate::exec::{Machine, footprint};
+use crate::isa::{Command, Engine, TOKENS, listing};
+use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, RunError, SetupError, Work};
+use std::collections::VecDeque;
+
+/// A command's stay on its engine, for timelines.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Span {
+    /// Which.
+    pub engine: Engine,
+    /// Its place in the program.
+    pub command: usize,
+    /// Its tag.
+    pub tag: u32,
+    /// First cycle.
+    pub start: u64,
+    /// First cycle after it.
+    pub end: u64,
+}
+
+/// What a program did.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Report {
+    /// Cycles from the doorbell to the end of the last command.
+    pub cycles: u64,
+    /// What it counted.
+    pub counters: Counters,
+    /// Each command's stay, in the order of their starts; empty unless asked for.
+    pub spans: Vec<Span>,
+}
+
+/// A command on its engine.
+#[derive(Clone, Copy, Debug)]
+struct Running {
+    number: usize,
+    start: u64,
+    /// The edge on which it ends.
+    end: u64,
+    banks: u64,
+    signal: u32,
+}
+
+/// An engine's queue and what it runs.
+#[derive(Clone, Debug, Default)]
+struct Lane {
+    queue: VecDeque<usize>,
+    running: Option<Running>,
+}
+
+/// Why a lane does not start.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    Busy,
+    Idle,
+    WaitsTokens,
+    WaitsBanks,
+}
+
+/// An NPU: memories, engines, counters.
+pub struct Npu {
+    machine: Machine,
+    tokens: [u16; TOKENS],
+    counters: Counters,
+    cycle: u64,
+    record: bool,
+}
+
+impl Npu {
+    /// An NPU with empty memories.
+    ///
+    /// # Errors
+    /// A configuration that cannot be built, or a KV path that does not fit it.
+    pub fn new(config: Config, setup: KvSetup) -> Result<Self, SetupError> {
+        config.check()?;
+        let (end, size) = (setup.pages.saturating_add(setup.page_bytes()), config.dram.bytes);
+        let kv = Kv::new(setup)?;
+        if end > size {
+            return Err(SetupError::PagesEnd { end, size });
+        }
+        let mut memory = Memory::new(&config, kv.control_bytes());
+        kv.fill_tables(&mut memory);
+        let machine = Machine::new(config, memory, kv);
+        Ok(Self { machine, tokens: [0; TOKENS], counters: Counters::default(), cycle: 0, record: false })
+    }
+
+    /// What it was built from.
+    pub fn config(&self) -> &Config {
+        &self.machine.config
+    }
+
+    /// The KV path's state.
+    pub fn kv(&self) -> &Kv {
+        &self.machine.kv
+    }
+
+    /// The memories, which the host may read and write between programs.
+    pub fn memory(&self) -> &Memory {
+        &self.machine.memory
+    }
+
+    /// The memories.
+    pub fn memory_mut(&mut self) -> &mut Memory {
+        &mut self.machine.memory
+    }
+
+    /// Counters since the NPU was made.
+    pub fn counters(&self) -> &Counters {
+        &self.counters
+    }
+
+    /// Cycles since the NPU was made in which a program ran.
+    pub fn cycle(&self) -> u64 {
+        self.cycle
+    }
+
+    /// Whether reports carry every command's span.
+    pub fn record(&mut self, on: bool) {
+        self.record = on;
+    }
+
+    /// Forgets a sequence: its tiles leave the index.
+    pub fn forget(&mut self, sequence: usize) {
+        self.machine.kv.forget(sequence);
+    }
+
+    /// Runs a program from the doorbell until every command has ended.
+    ///
+    /// # Errors
+    /// The first command that fails, or a deadlock with the state of every queue. The token counters are cleared after either.
+    pub fn run(&mut self, program: &[Command]) -> Result<Report, RunError> {
+        let before = self.counters;
+        let (kv_raw, kv_stored) = (self.machine.kv.raw_bytes, self.machine.kv.stored_bytes);
+        let mut run = Run { npu: self, program, lanes: Default::default(), next: 0, t: 0, spans: Vec::new() };
+        let result = run.to_the_end();
+        let (spans, cycles) = (std::mem::take(&mut run.spans), run.t);
+        self.counters.cycles += cycles;
+        self.counters.kv_raw += self.machine.kv.raw_bytes - kv_raw;
+        self.counters.kv_stored += self.machine.kv.stored_bytes - kv_stored;
+        self.cycle += cycles;
+        if let Err(error) = result {
+            self.tokens = [0; TOKENS];
+            return Err(error);
+        }
+        Ok(Report { cycles, counters: self.counters.since(&before), spans })
+    }
+}
+
+/// A program under way. `t` is the present cycle, the first being the one in which the doorbell is seen.
+struct Run<'a> {
+    npu: &'a mut Npu,
+    program: &'a [Command],
+    lanes: [Lane; 4],
+    /// Next command of the dispatcher.
+    next: usize,
+    t: u64,
+    spans: Vec<Span>,
+}
+
+impl Run<'_> {
+    fn to_the_end(&mut self) -> Result<(), RunError> {
+        while self.next < self.program.len() || self.lanes.iter().any(|l| l.running.is_some() || !l.queue.is_empty()) {
+            let states = self.states()?;
+            let moved = self.edge(&states)?;
+            // Nothing changes until a command ends, unless something moved on this edge.
+            let next = match moved {
+                true => self.t + 1,
+                false => match self.lanes.iter().filter_map(|l| Some(l.running?.end)).min() {
+                    Some(end) => end.max(self.t + 1),
+                    None => return Err(RunError::Deadlock { cycle: self.t, state: self.dump() }),
+                },
+            };
+            self.account(&states, next - self.t);
+            self.t = next;
+        }
+        Ok(())
+    }
+
+    /// What each lane does in this cycle, from registers alone; of the lanes that could start, earlier ones take their banks first.
+    fn states(&mut self) -> Result<[State; 4], RunError> {
+        let mut held = self.lanes.iter().filter_map(|l| l.running).fold(0, |mask, r| mask | r.banks);
+        let mut states = [State::Idle; 4];
+        for (e, state) in states.iter_mut().enumerate() {
+            let lane = &self.lanes[e];
+            if lane.running.is_some() {
+                *state = State::Busy;
+                continue;
+            }
+            let Some(&number) = lane.queue.front() else { continue };
+            let command = &self.program[number];
+            if !self.ready(command.wait) {
+                *state = State::WaitsTokens;
+                continue;
+            }
+            let machine = &self.npu.machine;
+            let footprint = footprint(&command.op, &machine.kv, &machine.memory.scratch)
+                .map_err(|fault| self.fails(number, fault))?;
+            *state = if held & footprint.banks == 0 { State::Idle } else { State::WaitsBanks };
+            if *state == State::Idle {
+                held |= footprint.banks;
+            }
+        }
+        Ok(states)
+    }
+
+    fn ready(&self, wait: u32) -> bool {
+        (0..TOKENS).all(|t| wait >> t & 1 == 0 || self.npu.tokens[t] > 0)
+    }
+
+    /// The edge at the end of this cycle: ends, starts, one dispatch. All from the state before it.
+    fn edge(&mut self, states: &[State; 4]) -> Result<bool, RunError> {
+        let mut moved = false;
+        // The dispatcher looks at the queues before anything leaves them.
+        let dispatched = self.program.get(self.next).map(|c| c.op.engine() as usize);
+        let room = dispatched.is_some_and(|e| self.lanes[e].queue.len() < self.npu.machine.config.queue_depth);
+        let mut signals = Vec::new();
+        for e in 0..4 {
+            if let Some(running) = self.lanes[e].running
+                && running.end == self.t
+            {
+                self.lanes[e].running = None;
+                signals.push((running.number, running.signal));
+                moved = true;
+            }
+        }
+        for (e, state) in states.iter().enumerate() {
+            if *state == State::Idle
+                && let Some(number) = self.lanes[e].queue.pop_front()
+            {
+                self.start(e, number)?;
+                moved = true;
+            }
+        }
+        for (number, signal) in signals {
+            self.signal(number, signal)?;
+        }
+        if let Some(e) = dispatched {
+            if room {
+                self.lanes[e].queue.push_back(self.next);
+                self.next += 1;
+                moved = true;
+            } else {
+                self.npu.counters.dispatch_stalls += 1;
+            }
+        }
+        Ok(moved)
+    }
+
+    fn start(&mut self, e: usize, number: usize) -> Result<(), RunError> {
+        let command = &self.program[number];
+        for t in (0..TOKENS).filter(|t| command.wait >> t & 1 == 1) {
+            self.npu.tokens[t] -= 1;
+        }
+        let machine = &mut self.npu.machine;
+        let done = footprint(&command.op, &machine.kv, &machine.memory.scratch)
+            .and_then(|footprint| Ok((footprint.banks, machine.execute(&command.op, footprint.conflict)?)));
+        let (banks, work): (u64, Work) = done.map_err(|fault| self.fails(number, fault))?;
+        let engine = Engine::ALL[e];
+        self.npu.counters.count(engine, &work);
+        let (start, end) = (self.t + 1, self.t + work.cycles.max(1));
+        self.lanes[e].running = Some(Running { number, start, end, banks, signal: command.signal });
+        if self.npu.record {
+            self.spans.push(Span { engine, command: number, tag: command.tag, start, end: end + 1 });
+        }
+        Ok(())
+    }
+
+    fn signal(&mut self, number: usize, signal: u32) -> Result<(), RunError> {
+        for t in (0..TOKENS).filter(|t| signal >> t & 1 == 1) {
+            match self.npu.tokens[t].checked_add(1) {
+                Some(tokens) => self.npu.tokens[t] = tokens,
+                None => return Err(self.fails(number, Fault::Tokens(t as u32))),
+            }
+        }
+        Ok(())
+    }
+
+    fn account(&mut self, states: &[State; 4], cycles: u64) {
+        for (e, state) in states.iter().enumerate() {
+            let counters = &mut self.npu.counters.engines[e];
+            match state {
+                State::Busy => counters.busy += cycles,
+                State::Idle => counters.idle += cycles,
+                State::WaitsTokens => counters.waits_tokens += cycles,
+                State::WaitsBanks => counters.waits_banks += cycles,
+            }
+        }
+    }
+
+    fn fails(&self, number: usize, fault: Fault) -> RunError {
+        RunError::Command { number, listing: listing(number, &self.program[number]).trim().into(), fault }
+    }
+
+    /// What the watchdog sees.
+    fn dump(&self) -> String {
+        let mut lines = Vec::new();
+        for (engine, lane) in Engine::ALL.iter().zip(&self.lanes) {
+            let held = lane.queue.len();
+            match lane.queue.front() {
+                Some(&number) => {
+                    let command = &self.program[number];
+                    let missing = (0..TOKENS).filter(|t| command.wait >> t & 1 == 1 && self.npu.tokens[*t] == 0);
+                    let missing: Vec<_> = missing.map(|t| format!("t{t}")).collect();
+                    let (name, waits) = (engine.name(), missing.join(", "));
+                    let head = listing(number, command);
+                    lines.push(format!("{name} holds {held}, its head waits for {waits}: {}", head.trim()));
+                }
+                None => lines.push(format!("{} is empty", engine.name())),
+            }
+        }
+        let next = match self.program.get(self.next) {
+            Some(command) => format!("the dispatcher waits for room for {}", listing(self.next, command).trim()),
+            None => "the dispatcher is done".into(),
+        };
+        lines.push(next);
+        lines.join("; ")
+    }
+}
