@@ -11,7 +11,9 @@ mod npu;
 
 pub use config::{Array, Codec, Config, ConfigError, Dram, PRESETS, Scratchpad};
 pub use counters::{ByKind, Counters, EngineCounters};
-pub use exec::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions, utilisation};
+pub use exec::{
+    ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions, utilisation,
+};
 pub use fault::{Fault, RunError, SetupError};
 pub use kv::{Kv, KvSetup};
 pub use memory::{CONTROL_BASE, DramBytes, Memory, SCRATCHPAD_BASE, Scratch};
@@ -20,4 +22,4 @@ pub use npu::{Npu, Report, Span};
 pub(crate) use counters::Work;
 
 // What the host needs to describe its commands with.
-pub use ::{dma, nkz, numeric};
+pub use ::{dma, mvp, nkz, numeric, vector};

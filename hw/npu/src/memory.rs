@@ -4,7 +4,9 @@ use crate::{Config, Fault};
 use std::ops::Range;
 
 #[cfg(target_endian = "big")]
-compile_error!("the model keeps its memories as little-endian words: a big-endian host needs conversions that it does not have");
+compile_error!(
+    "the model keeps its memories as little-endian words: a big-endian host needs conversions that it does not have"
+);
 
 /// Where the DMA sees the scratchpad.
 pub const SCRATCHPAD_BASE: u64 = 1 << 40;

@@ -36,7 +36,6 @@ pub struct Report {
 #[derive(Clone, Copy, Debug)]
 struct Running {
     number: usize,
-    start: u64,
     /// The edge on which it ends.
     end: u64,
     banks: u64,
@@ -178,9 +177,10 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// What each lane does in this cycle, from registers alone; of the lanes that could start, earlier ones take their banks first.
+    /// What each lane does in this cycle, from registers alone; of the lanes that could start, earlier ones take their tokens and banks first.
     fn states(&mut self) -> Result<[State; 4], RunError> {
         let mut held = self.lanes.iter().filter_map(|l| l.running).fold(0, |mask, r| mask | r.banks);
+        let mut tokens = self.npu.tokens;
         let mut states = [State::Idle; 4];
         for (e, state) in states.iter_mut().enumerate() {
             let lane = &self.lanes[e];
@@ -190,7 +190,8 @@ impl Run<'_> {
             }
             let Some(&number) = lane.queue.front() else { continue };
             let command = &self.program[number];
-            if !self.ready(command.wait) {
+            let waits = || (0..TOKENS).filter(|t| command.wait >> t & 1 == 1);
+            if waits().any(|t| tokens[t] == 0) {
                 *state = State::WaitsTokens;
                 continue;
             }
@@ -200,13 +201,10 @@ impl Run<'_> {
             *state = if held & footprint.banks == 0 { State::Idle } else { State::WaitsBanks };
             if *state == State::Idle {
                 held |= footprint.banks;
+                waits().for_each(|t| tokens[t] -= 1);
             }
         }
         Ok(states)
-    }
-
-    fn ready(&self, wait: u32) -> bool {
-        (0..TOKENS).all(|t| wait >> t & 1 == 0 || self.npu.tokens[t] > 0)
     }
 
     /// The edge at the end of this cycle: ends, starts, one dispatch. All from the state before it.
@@ -260,7 +258,7 @@ impl Run<'_> {
         let engine = Engine::ALL[e];
         self.npu.counters.count(engine, &work);
         let (start, end) = (self.t + 1, self.t + work.cycles.max(1));
-        self.lanes[e].running = Some(Running { number, start, end, banks, signal: command.signal });
+        self.lanes[e].running = Some(Running { number, end, banks, signal: command.signal });
         if self.npu.record {
             self.spans.push(Span { engine, command: number, tag: command.tag, start, end: end + 1 });
         }

@@ -175,10 +175,12 @@ impl Machine {
             self.memory.fetch(address, &mut wire)?;
             let descriptor = Descriptor::decode(&wire).map_err(|e| refuse(e.to_string()))?;
             let mut lists = Vec::new();
-            for (side, index) in [&descriptor.source, &descriptor.destination].into_iter().filter_map(|s| Some((s, s.index?))) {
+            for (side, index) in
+                [&descriptor.source, &descriptor.destination].into_iter().filter_map(|s| Some((s, s.index?)))
+            {
                 let entry = if descriptor.wide_index { 4 } else { 2 };
                 let count = descriptor.counts.get(usize::from(index.dimension)).copied().unwrap_or(0) as usize;
-                if count > dma::INDEX_ENTRIES {
+                if count > dma::INDEX_ENTRIES as usize {
                     return Err(refuse(format!("an index list of {count} entries on region {}", side.region)));
                 }
                 let mut list = vec![0; entry * count];
@@ -285,7 +287,7 @@ impl Machine {
         let whole = |piece: &Piece| piece.bytes == nkz::PAGE;
         let mut rest = &pieces[..];
         while let Some(piece) = rest.first() {
-            let run = rest.iter().take_while(|p| whole(p)).count().min(dma::INDEX_ENTRIES);
+            let run = rest.iter().take_while(|p| whole(p)).count().min(dma::INDEX_ENTRIES as usize);
             let destination = linear(SCRATCHPAD_REGION, to);
             if run < 2 {
                 jobs.push(Descriptor {
@@ -354,7 +356,8 @@ impl Machine {
             match self.memory.control.get_mut(at..at + WIRE_BYTES) {
                 Some(place) if at + slot <= crate::kv::COMPOSE_BYTES => place.copy_from_slice(&job.encode()),
                 _ => {
-                    let cause = "the pages are scattered over more pieces than the control RAM holds descriptors".into();
+                    let cause =
+                        "the pages are scattered over more pieces than the control RAM holds descriptors".into();
                     return Err(Fault::Dma { number, cause });
                 }
             }

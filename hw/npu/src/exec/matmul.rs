@@ -3,10 +3,11 @@
 use super::{Machine, aligned, counted, put_rows, rows};
 use crate::isa::{Block, Matmul, Mode, Operands};
 use crate::{Config, Fault, Work};
-use mvp::transaction::{Codes, Computed, GroupScales, Sums, grouped_sums, sums};
-use mvp::{Datapath, GemvJob, GemvShape, Job, gemm_cycles, gemv_cycles};
-use numeric::fast::{decode_fp16, encode_bf16};
-use numeric::FloatFormat;
+use mvp::{
+    Codes, Computed, Datapath, GemvJob, GemvShape, GroupScales, Job, Sums, gemm_cycles, gemv_cycles, grouped_sums, sums,
+};
+use numeric::fast::{Encoder, decode_fp16};
+use numeric::{Flags, FloatFormat, Mode as Rounding};
 
 /// Cycles of the engine around the processor: the one that takes the command, the one that sees the last result.
 const AROUND: u64 = 2;
@@ -87,7 +88,13 @@ impl Machine {
         let scratch = &mut self.memory.scratch;
         match p.y_bf16 {
             false => put_rows(scratch, p.y, n, &y)?,
-            true => put_rows(scratch, p.y, n, &y.iter().map(|&v| encode_bf16(v)).collect::<Vec<_>>())?,
+            true => {
+                let mut codes = vec![0u16; y.len()];
+                let encoder = Encoder::new(FloatFormat::BF16, Rounding::IEEE);
+                let encoded = encoder.encode_slice(&y, &mut codes, &mut Flags::default());
+                debug_assert!(encoded.is_ok(), "both have Y's length");
+                put_rows(scratch, p.y, n, &codes)?;
+            }
         }
         let macs = (m * n * k) as u64;
         Ok(Work { macs, port_stall: cycles - free, ..Work::of(AROUND + cycles, cycles, conflict) })
@@ -207,4 +214,3 @@ pub fn utilisation(config: &Config, macs: u64, cycles: u64) -> f64 {
     let peak = (config.array.rows * config.array.cols) as f64 * cycles as f64;
     if cycles == 0 { 0.0 } else { macs as f64 / peak }
 }
-

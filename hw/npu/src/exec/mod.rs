@@ -6,8 +6,8 @@ mod matmul;
 mod nkz;
 mod vector;
 
-pub(crate) use footprint::footprint;
 pub use dma::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions};
+pub(crate) use footprint::footprint;
 pub use matmul::utilisation;
 
 use crate::isa::{Op, Rows};

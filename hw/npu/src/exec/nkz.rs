@@ -110,12 +110,8 @@ impl Machine {
             out.extend_from_slice(&known.values);
             for (block, entry) in entries.iter().enumerate() {
                 let lane: &mut [Option<DecodeEdges>; 2] = &mut lanes[(i * blocks + block) % codec.decoders];
-                let what = (
-                    &known.headers[block],
-                    usize::from(entry.words),
-                    known.widths[block],
-                    codec.values / nkz::LANES,
-                );
+                let what =
+                    (&known.headers[block], usize::from(entry.words), known.widths[block], codec.values / nkz::LANES);
                 let always = |_| true;
                 let before = [lane[0].as_ref(), lane[1].as_ref()];
                 let edges = decode_edges(what, None, before, (always, always), (always, always));
@@ -192,13 +188,7 @@ impl Machine {
         let setup = self.kv.setup();
         let mut turned = vec![0; values.len()];
         let positions = Ramp::from(position as usize);
-        vector::transaction::rope_bf16(
-            pairing(setup.interleaved),
-            positions,
-            &setup.frequencies,
-            values,
-            &mut turned,
-        )?;
+        vector::transaction::rope_bf16(pairing(setup.interleaved), positions, &setup.frequencies, values, &mut turned)?;
         Ok(turned)
     }
 

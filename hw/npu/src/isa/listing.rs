@@ -13,8 +13,8 @@ impl Fields for Lister {
         let written = match name {
             "tag" | "wait" | "signal" | "row_op" => Ok(()),
             _ if value == 0 => Ok(()),
-            "x" | "y" | "w" | "to" | "from" | "weight" | "scales" | "x_scales" | "w_scales" | "up"
-            | "b" | "chain" | "banks" | "format" | "epsilon" | "scale" => write!(text, " {name}={value:#x}"),
+            "x" | "y" | "w" | "to" | "from" | "weight" | "scales" | "x_scales" | "w_scales" | "up" | "b" | "chain"
+            | "banks" | "format" | "epsilon" | "scale" => write!(text, " {name}={value:#x}"),
             _ => write!(text, " {name}={value}"),
         };
         debug_assert!(written.is_ok());
