@@ -1,6 +1,6 @@
 //! Matrix products.
 
-use super::{Machine, aligned, counted, put_rows, rows};
+use super::{Machine, counted, fp32, placed, put_rows, rows};
 use crate::isa::{Block, Matmul, Mode, Operands};
 use crate::{Config, Fault, Work};
 use mvp::{
@@ -75,9 +75,18 @@ fn latency(p: &mvp::Config) -> u64 {
 impl Machine {
     pub(super) fn matmul(&mut self, p: &Matmul, conflict: u64) -> Result<Work, Fault> {
         let (m, n, k) = (counted("m", p.m)?, counted("n", p.n)?, counted("k", p.k)?);
-        aligned(p.x, "x")?;
-        aligned(p.w, "w")?;
-        aligned(p.y, "y")?;
+        let (x_bytes, w_rows, w_bytes) = match p.operands {
+            Operands::Float(f) => {
+                let bytes = f.width().div_ceil(8) as usize;
+                (k * bytes, k, n * bytes)
+            }
+            Operands::PerChannel(_) | Operands::PerGroup { .. } => (k, k, n),
+            Operands::Stored(block) => (k, k.div_ceil(Block::VALUES), n * block.bytes()),
+        };
+        let scratch = &self.memory.scratch;
+        placed(scratch, "x", p.x, m, x_bytes)?;
+        placed(scratch, "w", p.w, w_rows, w_bytes)?;
+        placed(scratch, "y", p.y, m, n * if p.y_bf16 { 2 } else { 4 })?;
         let processor = processor(&self.config, p.operands);
         if p.mode == Mode::Gemv && m > processor.cols {
             let rule = "a matrix-vector product takes at most as many rows of X as the array has columns";
@@ -103,13 +112,8 @@ impl Machine {
     /// Y in FP32.
     fn products(&self, p: &Matmul, processor: mvp::Config, [m, n, k]: [usize; 3]) -> Result<Vec<f32>, Fault> {
         let (scratch, job) = (&self.memory.scratch, Job { m, n, k });
-        let fp32 = |base: u32, count: usize| -> Result<&[f32], Fault> {
-            if !base.is_multiple_of(4) {
-                let rule = "scales must lie on multiples of 4 bytes";
-                return Err(Fault::Field { field: "scales", value: u64::from(base), rule });
-            }
-            Ok(bytemuck::cast_slice(scratch.read(base as usize, 4 * count)?))
-        };
+        let x_scales = |count| fp32(scratch, "x_scales", p.x_scales, count);
+        let w_scales = |count| fp32(scratch, "w_scales", p.w_scales, count);
         let float = |computed: Computed| match computed.sums {
             Sums::Fp32(y) => y,
             Sums::Int32(y) => y.into_iter().map(|v| v as f32).collect(),
@@ -129,7 +133,7 @@ impl Machine {
                         plain(Codes::Bits8(&rows(scratch, p.x, m, k)?), Codes::Bits8(&rows(scratch, p.w, k, n)?))?
                     }
                 };
-                let (rows, columns) = (fp32(p.x_scales, m)?, fp32(p.w_scales, n)?);
+                let (rows, columns) = (x_scales(m)?, w_scales(n)?);
                 for (y, &row) in y.chunks_exact_mut(n).zip(rows) {
                     for (y, &column) in y.iter_mut().zip(columns) {
                         *y = numeric::fast::canonical(*y * (row * column));
@@ -139,8 +143,7 @@ impl Machine {
             }
             Operands::PerGroup { format, group } => {
                 let groups = k.div_ceil(usize::from(group));
-                let scales =
-                    GroupScales { x: fp32(p.x_scales, m * groups)?, w: fp32(p.w_scales, groups * n)?, minima: &[] };
+                let scales = GroupScales { x: x_scales(m * groups)?, w: w_scales(groups * n)?, minima: &[] };
                 let computed = match format {
                     None => {
                         let (x, w) = (rows(scratch, p.x, m, k)?, rows(scratch, p.w, k, n)?);
@@ -162,7 +165,7 @@ impl Machine {
                 let x = rows(scratch, p.x, m, k)?;
                 let blocks = rows::<u8>(scratch, p.w, groups, n * block.bytes())?;
                 let w = Expanded::new(block, &blocks, groups, n);
-                let scales = GroupScales { x: fp32(p.x_scales, m * groups)?, w: &w.scales, minima: &w.minima };
+                let scales = GroupScales { x: x_scales(m * groups)?, w: &w.scales, minima: &w.minima };
                 Ok(float(grouped_sums(processor, job, Codes::Int(&x), Codes::Int(&w.codes), scales)?))
             }
         }

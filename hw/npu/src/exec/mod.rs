@@ -43,7 +43,7 @@ impl Machine {
                 self.kv_decode(*stream, *first, *tiles, *from, tokens, conflict)
             }
             Op::KvRaw { rows, width, position, from, tokens } => {
-                self.kv_raw(*rows as usize, *width as usize, *position, *from, tokens, conflict)
+                self.kv_raw((*rows, *width), *position, *from, tokens, conflict)
             }
         }
     }
@@ -72,17 +72,30 @@ fn put_rows<T: Pod>(scratch: &mut Scratch, to: Rows, len: usize, values: &[T]) -
     Ok(())
 }
 
-/// Rows begin where their elements do not straddle words: bases on 64 bytes, pitches on 4.
-fn aligned(rows: Rows, field: &'static str) -> Result<(), Fault> {
-    let rule = "bases must be multiples of 64 bytes";
-    if !rows.base.is_multiple_of(64) {
-        return Err(Fault::Field { field, value: u64::from(rows.base), rule });
+/// Checks a place for `count` rows of `bytes` bytes: elements must not straddle words, rows must not overlap, and all must lie inside.
+fn placed(scratch: &Scratch, field: &'static str, place: Rows, count: usize, bytes: usize) -> Result<(), Fault> {
+    let wrong = |value: u32, rule| Err(Fault::Field { field, value: u64::from(value), rule });
+    let (base, pitch) = (place.base as usize, place.pitch as usize);
+    if !base.is_multiple_of(64) {
+        return wrong(place.base, "bases must be multiples of 64 bytes");
     }
-    let rule = "pitches must be multiples of 4 bytes";
-    if !rows.pitch.is_multiple_of(4) {
-        return Err(Fault::Field { field, value: u64::from(rows.pitch), rule });
+    if count > 1 && (!pitch.is_multiple_of(4) || pitch < bytes) {
+        return wrong(place.pitch, "pitches must be multiples of 4 bytes and no shorter than a row");
     }
-    Ok(())
+    let end = (count - 1).saturating_mul(pitch).saturating_add(base).saturating_add(bytes);
+    match end <= scratch.size() {
+        true => Ok(()),
+        false => {
+            let (base, bytes) = (base as u64, (end - base) as u64);
+            Err(Fault::Scratchpad { base, bytes, size: scratch.size() as u64 })
+        }
+    }
+}
+
+/// `count` FP32 values, the rows' scales or weights.
+fn fp32<'a>(scratch: &'a Scratch, field: &'static str, base: u32, count: usize) -> Result<&'a [f32], Fault> {
+    placed(scratch, field, Rows::packed(base, 0), 1, 4 * count)?;
+    Ok(bytemuck::cast_slice(scratch.read(base as usize, 4 * count)?))
 }
 
 /// A count that is zero or too large for any memory here.

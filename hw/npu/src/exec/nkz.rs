@@ -1,7 +1,7 @@
 //! The KV path: encoder, decoders, rotate unit.
 
 use super::vector::pairing;
-use super::{Machine, aligned, put_rows, rows};
+use super::{Machine, counted, placed, put_rows, rows};
 use crate::isa::{Rows, Stream, Tokens};
 use crate::{Fault, Kv, Work};
 use nkz::clocked::{DecodeEdges, decode_edges, encode_edges};
@@ -41,8 +41,8 @@ impl Machine {
         to: u32,
         conflict: u64,
     ) -> Result<Work, Fault> {
-        aligned(from, "from")?;
         let at = self.kv.at(stream)?;
+        placed(&self.memory.scratch, "from", from, TOKENS, 2 * self.kv.setup().head_dim)?;
         let held = self.kv.tiles(at);
         if tile != held {
             let rule = "tiles are encoded in their order: the next is the number that the index holds";
@@ -92,13 +92,16 @@ impl Machine {
         tokens: &Tokens,
         conflict: u64,
     ) -> Result<Work, Fault> {
-        aligned(tokens.to, "to")?;
         let at = self.kv.at(stream)?;
         let head_dim = self.kv.setup().head_dim;
         let codec = self.config.codec;
         let blocks = self.kv.widths().len();
         let (start, _) = self.kv.span(at, first, tiles)?;
         let entries = self.kv.entries(at, first, tiles)?.to_vec();
+        if tiles == 0 {
+            return Ok(Work::of(AROUND, 0, conflict));
+        }
+        self.tokens_placed(tokens, tiles as usize * TOKENS, head_dim)?;
         let mut out = Vec::with_capacity(tiles as usize * TOKENS * head_dim);
         // Column blocks go to the decoders in turn; each has two tiles in flight.
         let mut lanes = vec![[None; 2]; codec.decoders];
@@ -165,15 +168,15 @@ impl Machine {
 
     pub(super) fn kv_raw(
         &mut self,
-        count: usize,
-        width: usize,
+        (count, width): (u32, u32),
         position: u32,
         from: Rows,
         tokens: &Tokens,
         conflict: u64,
     ) -> Result<Work, Fault> {
-        aligned(from, "from")?;
-        aligned(tokens.to, "to")?;
+        let (count, width) = (counted("rows", count)?, counted("width", width)?);
+        placed(&self.memory.scratch, "from", from, count, 2 * width)?;
+        self.tokens_placed(tokens, count, width)?;
         let values = rows::<u16>(&self.memory.scratch, from, count, width)?.into_owned();
         // All decoders' output lanes carry raw rows side by side.
         let rate = self.config.codec.decoders * self.config.codec.values;
@@ -181,6 +184,12 @@ impl Machine {
         let values = if tokens.rotated { self.rotate(position, &values)? } else { values };
         self.write_tokens(tokens, width, &values)?;
         Ok(Work::of(AROUND + ROTATE + cycles, cycles, conflict))
+    }
+
+    /// Checks where tokens go.
+    fn tokens_placed(&self, tokens: &Tokens, count: usize, width: usize) -> Result<(), Fault> {
+        let (rows, len) = if tokens.transposed { (width, count) } else { (count, width) };
+        placed(&self.memory.scratch, "to", tokens.to, rows, 2 * len)
     }
 
     /// The rotate unit: rows of one head from `position` on.

@@ -1,6 +1,6 @@
 //! Row operations.
 
-use super::{Machine, aligned, counted, put_rows, rows};
+use super::{Machine, counted, fp32, placed, put_rows, rows};
 use crate::isa::{Codes, RowOp, Vector};
 use crate::{Fault, Work};
 use numeric::{Flags, FloatFormat, Format, IntFormat};
@@ -72,14 +72,32 @@ impl Machine {
     }
 
     pub(super) fn row_op(&mut self, r: &RowOp, conflict: u64) -> Result<Work, Fault> {
-        aligned(r.x, "x")?;
-        aligned(r.y, "y")?;
         let config = vector::Config::new(self.config.vector_lanes)?;
         let command = self.unit_command(r)?;
         command.check(&config)?;
         let cycles = cycles(&config, &command);
+        self.place(&command, r)?;
         self.compute(&config, &command, r)?;
         Ok(Work::of(AROUND + cycles, cycles, conflict))
+    }
+
+    /// Checks where the rows lie.
+    fn place(&self, command: &Command, r: &RowOp) -> Result<(), Fault> {
+        let (count, len) = (r.rows as usize, r.len as usize);
+        let scratch = &self.memory.scratch;
+        let width = |format: Format| (format.width().div_ceil(8)) as usize * len;
+        placed(scratch, "x", r.x, count, width(command.a))?;
+        match r.op {
+            Vector::SwiGlu { up } => placed(scratch, "up", up, count, 4 * len)?,
+            Vector::Add { b } => placed(scratch, "b", b, count, 4 * len)?,
+            Vector::Quantize { group, scales, .. } => {
+                let groups = if group == 0 { 1 } else { len / usize::from(group) };
+                placed(scratch, "scales", scales, count, 4 * groups)?;
+            }
+            Vector::Argmax => return placed(scratch, "y", r.y, count, 4),
+            _ => {}
+        }
+        placed(scratch, "y", r.y, count, width(command.y))
     }
 
     fn compute(&mut self, config: &vector::Config, command: &Command, r: &RowOp) -> Result<(), Fault> {
@@ -95,8 +113,8 @@ impl Machine {
         let mut y = vec![0f32; x.len()];
         match r.op {
             Vector::RmsNorm { weight, epsilon, .. } => {
-                let weight = scratch.read(weight as usize, 4 * len)?;
-                unit::rms_norm(config, &x, bytemuck::cast_slice(weight), f32::from_bits(epsilon), &mut y)?;
+                let weight = fp32(scratch, "weight", weight, len)?;
+                unit::rms_norm(config, &x, weight, f32::from_bits(epsilon), &mut y)?;
             }
             Vector::Quantize { codes, group, scales } => {
                 let group = (group != 0).then_some(usize::from(group));

@@ -1,0 +1,255 @@
+//! Programs on a small NPU.
+
+mod common;
+
+use common::{bank, command, config, load, move_bytes, setup, small};
+use npu::isa::{Command, Matmul, Mode, Op, Operands, RowOp, Rows, Stream, Tokens, Vector};
+use npu::nkz::Mode as KvMode;
+use npu::numeric::FloatFormat;
+use npu::{Fault, Npu, RunError, SCRATCHPAD_REGION};
+use proptest::prelude::*;
+
+fn bf16(values: impl Iterator<Item = f32>) -> Vec<u8> {
+    values.flat_map(|v| ((v.to_bits() >> 16) as u16).to_le_bytes()).collect()
+}
+
+fn fp32(bytes: &[u8]) -> Vec<f32> {
+    bytes.chunks_exact(4).map(|b| f32::from_le_bytes(b.try_into().unwrap())).collect()
+}
+
+fn product(mode: Mode, m: u32, n: u32, k: u32) -> Matmul {
+    Matmul {
+        mode,
+        operands: Operands::Float(FloatFormat::BF16),
+        m,
+        n,
+        k,
+        x: Rows::packed(bank(0), 2 * k),
+        x_scales: 0,
+        w: Rows::packed(bank(1), 2 * n),
+        w_scales: 0,
+        y: Rows::packed(bank(2), 4 * n),
+        y_bf16: false,
+    }
+}
+
+/// Loads both operands, multiplies, stores.
+fn multiply(npu: &mut Npu, p: Matmul) -> Vec<Command> {
+    let (m, n, k) = (p.m, p.n, p.k);
+    let x = bf16((0..m * k).map(|i| (i % 7) as f32 - 3.0));
+    let w = bf16((0..k * n).map(|i| (i % 5) as f32 - 2.0));
+    npu.memory_mut().dram.write(0, &x).unwrap();
+    npu.memory_mut().dram.write(0x8000, &w).unwrap();
+    let first = load(npu, 0x2_0000, x.len() as u32, 0, p.x.base);
+    let second = load(npu, 0x2_0100, w.len() as u32, 0x8000, p.w.base);
+    move_bytes(npu, 0x2_0200, 4 * m * n, (SCRATCHPAD_REGION, u64::from(p.y.base)), (0, 0x3_0000));
+    let banks = u64::MAX >> 48;
+    vec![
+        command(0, 1, first),
+        command(0, 2, second),
+        command(3, 4, Op::Matmul(p)),
+        command(4, 0, Op::Dma { chain: 0x2_0200, banks }),
+    ]
+}
+
+#[test]
+fn a_product_from_memory_to_memory() {
+    for mode in [Mode::Gemm, Mode::Gemv] {
+        let mut npu = small();
+        let p = product(mode, 4, 20, 34);
+        let program = multiply(&mut npu, p);
+        let report = npu.run(&program).unwrap();
+        let y = fp32(npu.memory().dram.read(0x3_0000, 4 * 80).unwrap().unwrap());
+        for (i, y) in y.iter().enumerate() {
+            let (row, column) = (i / 20, i % 20);
+            let expected: f32 =
+                (0..34).map(|k| (((row * 34 + k) % 7) as f32 - 3.0) * (((k * 20 + column) % 5) as f32 - 2.0)).sum();
+            assert_eq!(*y, expected, "small integers are exact in any order");
+        }
+        assert_eq!(report.counters.macs, 4 * 20 * 34);
+        assert!(report.cycles > 300);
+        let busy: u64 = report.counters.engines.iter().map(|e| e.busy).sum();
+        assert!(
+            busy > 0
+                && report
+                    .counters
+                    .engines
+                    .iter()
+                    .all(|e| e.busy + e.idle + e.waits_tokens + e.waits_banks == report.cycles)
+        );
+    }
+}
+
+#[test]
+fn operands_in_one_bank_take_longer() {
+    let run = |p: Matmul| {
+        let mut npu = small();
+        let program = multiply(&mut npu, p);
+        npu.run(&program).unwrap().counters
+    };
+    let apart = run(product(Mode::Gemm, 8, 16, 16));
+    let p = product(Mode::Gemm, 8, 16, 16);
+    let shared = run(Matmul { w: Rows::packed(bank(0) + 0x4000, 32), ..p });
+    assert_eq!(apart.engines[1].conflicts, 0);
+    assert_eq!(shared.engines[1].busy - apart.engines[1].busy, shared.engines[1].conflicts);
+    assert!(shared.engines[1].conflicts > 0);
+}
+
+#[test]
+fn tiles_come_back_from_the_cache() {
+    for mode in [KvMode::Raw, KvMode::Lossless] {
+        let mut npu = Npu::new(config(), setup(mode)).unwrap();
+        let stream = Stream { sequence: 0, layer: 1, head: 1, value: true };
+        let mut program = Vec::new();
+        let (tiles, tile) = (8, 32 * 16);
+        let values: Vec<u8> = bf16((0..tiles * tile).map(|i| ((i * 37) % 101) as f32 / 8.0 - 5.0));
+        npu.memory_mut().dram.write(0, &values).unwrap();
+        for t in 0..tiles {
+            let op = load(&mut npu, 0x4_0000 + 256 * u64::from(t), 2 * tile, u64::from(2 * tile * t), bank(0));
+            program.push(command(0, 1, op));
+            let from = Rows::packed(bank(0), 32);
+            program.push(command(1, 2, Op::KvEncode { stream, tile: t, from, to: bank(1) }));
+            program.push(command(2, 0, Op::KvStore { stream, tile: t, from: bank(1) }));
+        }
+        program.push(command(0, 4, Op::KvLoad { stream, first: 1, tiles: 7, to: bank(2) }));
+        let tokens = Tokens { to: Rows::packed(bank(3), 32), transposed: false, rotated: false };
+        program.push(command(4, 0, Op::KvDecode { stream, first: 1, tiles: 7, from: bank(2), tokens }));
+        let report = npu.run(&program).unwrap();
+        let back = npu.memory().scratch.read(bank(3) as usize, 2 * 7 * tile as usize).unwrap();
+        assert_eq!(back, &values[2 * tile as usize..]);
+        assert_eq!(report.counters.kv_raw, 2 * 8 * u64::from(tile));
+        assert!(report.counters.dram_read.kv > 0 && report.counters.dram_written.kv == report.counters.kv_stored);
+    }
+}
+
+#[test]
+fn a_softmax_row_and_its_mask() {
+    let mut npu = small();
+    let scores: Vec<u8> = (0..64).flat_map(|i| (i as f32 / 8.0).to_le_bytes()).collect();
+    npu.memory_mut().scratch.write(0, 256).unwrap().copy_from_slice(&scores);
+    let op = Vector::Softmax { scale: 1f32.to_bits(), visible: 10, step: 1 };
+    let row = RowOp { op, rows: 2, len: 32, x: Rows::packed(0, 128), y: Rows::packed(bank(1), 64) };
+    npu.run(&[command(0, 0, Op::Vector(row))]).unwrap();
+    let y = npu.memory().scratch.read(bank(1) as usize, 128).unwrap();
+    let weights: Vec<f32> =
+        y.chunks_exact(2).map(|b| f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16)).collect();
+    let ones = |row: &[f32]| row.iter().sum::<f32>();
+    assert!((ones(&weights[..32]) - 1.0).abs() < 0.01 && (ones(&weights[32..]) - 1.0).abs() < 0.01);
+    assert!(weights[10..32].iter().all(|w| *w == 0.0) && weights[32 + 10] > 0.0 && weights[32 + 11] == 0.0);
+}
+
+#[test]
+fn what_never_comes_is_reported_with_every_queue() {
+    let mut npu = small();
+    let row = RowOp { op: Vector::ToBf16, rows: 1, len: 8, x: Rows::packed(0, 32), y: Rows::packed(bank(1), 16) };
+    let error = npu.run(&[command(1 << 7, 0, Op::Vector(row))]).unwrap_err();
+    let RunError::Deadlock { state, .. } = &error else { panic!("{error}") };
+    assert!(state.contains("vector holds 1, its head waits for t7"), "{state}");
+    // The next program runs.
+    npu.memory_mut().scratch.write(0, 32).unwrap().fill(0);
+    npu.run(&[command(0, 0, Op::Vector(row))]).unwrap();
+}
+
+#[test]
+fn reading_what_nobody_wrote_is_an_error() {
+    let mut npu = small();
+    let row = RowOp { op: Vector::ToBf16, rows: 1, len: 8, x: Rows::packed(0, 32), y: Rows::packed(bank(1), 16) };
+    let error = npu.run(&[command(0, 0, Op::Vector(row))]).unwrap_err();
+    assert!(matches!(error, RunError::Command { number: 0, fault: Fault::Unwritten { .. }, .. }), "{error}");
+}
+
+/// A short program whose waits are all signalled by earlier commands; a counter is waited for by one engine alone, so that nobody
+/// takes a token that was meant for another.
+fn ordered_program() -> impl Strategy<Value = Vec<Command>> {
+    let step = (0u32..4, 0u32..16, 0u32..16, any::<u32>(), any::<bool>());
+    prop::collection::vec(step, 1..40).prop_map(|steps| {
+        let mut tokens = [0u32; 32];
+        let mut program = Vec::new();
+        for (kind, from, to, pick, signals) in steps {
+            let mine = |t: usize| t % 4 == kind as usize && tokens[t] > 0 && pick & 3 != 0;
+            let wait = (0..32).map(|t| (t + pick as usize) % 32).find(|t| mine(*t)).map_or(0, |t| 1u32 << t);
+            let signal = if signals { 1u32 << (pick >> 8 & 31) } else { 0 };
+            (0..32).for_each(|t| {
+                tokens[t] -= wait >> t & 1;
+                tokens[t] += signal >> t & 1;
+            });
+            let (x, y) = (Rows::packed(bank(from), 64), Rows::packed(bank(to), 64));
+            let op = match kind {
+                0 => Op::Vector(RowOp { op: Vector::ToBf16, rows: 4, len: 16, x, y }),
+                1 => Op::KvRaw {
+                    rows: 8,
+                    width: 16,
+                    position: 0,
+                    from: x,
+                    tokens: Tokens { to: y, ..Tokens::default() },
+                },
+                2 => Op::Matmul(Matmul {
+                    x: Rows::packed(bank(from), 32),
+                    w: Rows::packed(bank(to), 32),
+                    y: Rows::packed(bank(pick >> 16 & 15) + 0x8000, 64),
+                    ..product(Mode::Gemm, 1 + (pick >> 20 & 7), 16, 16)
+                }),
+                _ => Op::Dma { chain: 0x2_0000 + 256 * u64::from(to), banks: 1 << to },
+            };
+            program.push(command(wait, signal, op));
+        }
+        program
+    })
+}
+
+/// An NPU whose scratchpad and chains [`ordered_program`] can use.
+fn furnished(depth: usize, latency: u64) -> Npu {
+    let mut config = config();
+    config.queue_depth = depth;
+    (config.dram.hit_latency, config.dram.miss_latency, config.dram.write_latency) = (latency, latency + 7, latency);
+    let mut npu = Npu::new(config, setup(KvMode::Raw)).unwrap();
+    npu.memory_mut().dram.write(0, &[0; 4096]).unwrap();
+    npu.memory_mut().scratch.write(0, 1 << 20).unwrap().fill(0);
+    for to in 0..16 {
+        load(&mut npu, 0x2_0000 + 256 * u64::from(to), 1024, 0, bank(to));
+    }
+    npu
+}
+
+proptest! {
+    #[test]
+    fn ordered_programs_end_at_any_depth(
+        program in ordered_program(),
+        depth in 1usize..9,
+        latency in 1u64..300,
+    ) {
+        let report = furnished(depth, latency).run(&program).unwrap();
+        let commands: u64 = report.counters.engines.iter().map(|e| e.commands).sum();
+        prop_assert_eq!(commands, program.len() as u64);
+        // A deeper queue never makes it slower by more than the order of grants can.
+        let again = furnished(depth, latency).run(&program).unwrap();
+        prop_assert_eq!(report, again);
+    }
+
+    #[test]
+    fn wire_bytes_round_trip(program in ordered_program()) {
+        for command in program {
+            prop_assert_eq!(Command::decode(&command.encode()), Ok(command));
+        }
+    }
+
+    #[test]
+    fn hostile_commands_are_refused(
+        opcode in 1u8..10,
+        mut bytes in prop::array::uniform32(any::<u8>()),
+        small in any::<bool>(),
+    ) {
+        let mut wire = [0; npu::isa::COMMAND_BYTES];
+        wire[0] = opcode;
+        if small {
+            // Small numbers reach further into the machine.
+            bytes.iter_mut().enumerate().filter(|(i, _)| i % 4 > 1).for_each(|(_, b)| *b = 0);
+        }
+        wire[16..48].copy_from_slice(&bytes);
+        wire[48..80].copy_from_slice(&bytes);
+        if let Ok(command) = Command::decode(&wire) {
+            let mut npu = furnished(2, 10);
+            let _ = npu.run(&[command]);
+        }
+    }
+}
