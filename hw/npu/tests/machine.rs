@@ -3,7 +3,7 @@
 mod common;
 
 use common::{bank, command, config, load, move_bytes, setup, small};
-use npu::isa::{Command, Matmul, Mode, Op, Operands, RowOp, Rows, Stream, Tokens, Vector};
+use npu::isa::{Block, Codes, Command, Fields, Matmul, Mode, Op, Operands, RowOp, Rows, Stream, Tokens, Vector};
 use npu::nkz::Mode as KvMode;
 use npu::numeric::FloatFormat;
 use npu::{Fault, Npu, RunError, SCRATCHPAD_REGION};
@@ -234,22 +234,100 @@ proptest! {
     }
 
     #[test]
-    fn hostile_commands_are_refused(
-        opcode in 1u8..10,
-        mut bytes in prop::array::uniform32(any::<u8>()),
-        small in any::<bool>(),
+    fn wild_fields_are_refused(
+        which in any::<prop::sample::Index>(),
+        wild in prop::collection::vec((0usize..24, wild_value()), 1..4),
     ) {
-        let mut wire = [0; npu::isa::COMMAND_BYTES];
-        wire[0] = opcode;
-        if small {
-            // Small numbers reach further into the machine.
-            bytes.iter_mut().enumerate().filter(|(i, _)| i % 4 > 1).for_each(|(_, b)| *b = 0);
-        }
-        wire[16..48].copy_from_slice(&bytes);
-        wire[48..80].copy_from_slice(&bytes);
-        if let Ok(command) = Command::decode(&wire) {
+        let sound = sound_commands();
+        let mut vandal = Vandal { wild, at: 0 };
+        if let Ok(command) = which.get(&sound).fields(&mut vandal) {
             let mut npu = furnished(2, 10);
-            let _ = npu.run(&[command]);
+            // A tile for the KV commands to find.
+            let stream = Stream::default();
+            let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
+            npu.run(&[command_alone(encode), command_alone(Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
+            let _ = npu.run(&[Command { wait: 0, ..command }]);
         }
     }
+}
+
+fn command_alone(op: Op) -> Command {
+    command(0, 0, op)
+}
+
+/// One of every operation, all of which run on [`furnished`] after a tile was stored.
+fn sound_commands() -> Vec<Command> {
+    let (stream, from, to) = (Stream::default(), Rows::packed(0, 64), Rows::packed(bank(2), 64));
+    let tokens = Tokens { to, transposed: true, rotated: true };
+    let row = |op| Op::Vector(RowOp { op, rows: 4, len: 16, x: from, y: to });
+    let scales = Rows::packed(bank(4), 64);
+    let p = product(Mode::Gemv, 4, 16, 32);
+    let formats = [
+        Operands::Float(FloatFormat::BF16),
+        Operands::Float(FloatFormat::E4M3),
+        Operands::PerChannel(None),
+        Operands::PerChannel(Some(FloatFormat::ffp8(true, 2, 1).unwrap())),
+        Operands::PerGroup { format: None, group: 32 },
+        Operands::PerGroup { format: Some(FloatFormat::E5M2), group: 16 },
+        Operands::Stored(Block::Q40),
+        Operands::Stored(Block::Q41),
+        Operands::Stored(Block::Q80),
+    ];
+    let (x, w) = (Rows::packed(bank(0), 64), Rows::packed(bank(1), 1024));
+    let (x_scales, w_scales) = (bank(5), bank(6));
+    let products = formats.map(|operands| Op::Matmul(Matmul { operands, x, w, x_scales, w_scales, ..p }));
+    let others = [
+        Op::Dma { chain: 0x2_0000, banks: 1 },
+        Op::KvLoad { stream, first: 0, tiles: 1, to: bank(2) },
+        Op::KvStore { stream, tile: 0, from: bank(1) },
+        Op::KvEncode { stream, tile: 1, from: Rows::packed(0, 32), to: bank(2) },
+        Op::KvDecode { stream, first: 0, tiles: 1, from: bank(1), tokens },
+        Op::KvRaw { rows: 4, width: 16, position: 3, from, tokens },
+        row(Vector::RmsNorm { weight: bank(5), epsilon: 1e-5f32.to_bits(), bf16: true }),
+        row(Vector::Quantize { codes: Codes::Int8, group: 0, scales }),
+        row(Vector::Quantize { codes: Codes::Float(FloatFormat::E4M3), group: 8, scales }),
+        row(Vector::Softmax { scale: 1f32.to_bits(), visible: 3, step: 1 }),
+        row(Vector::Rope { position: 9, step: 1 }),
+        row(Vector::SwiGlu { up: from }),
+        row(Vector::Add { b: from }),
+        row(Vector::ToBf16),
+        row(Vector::ToFp32),
+        row(Vector::Argmax),
+    ];
+    products.into_iter().chain(others).map(command_alone).collect()
+}
+
+#[test]
+fn every_operation_runs() {
+    for command in sound_commands() {
+        let mut npu = furnished(2, 10);
+        let stream = Stream::default();
+        let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
+        npu.run(&[command_alone(encode), command_alone(Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
+        npu.run(&[command]).unwrap();
+        assert_eq!(Command::decode(&command.encode()), Ok(command));
+    }
+}
+
+/// Puts values of its own into some fields.
+struct Vandal {
+    wild: Vec<(usize, u64)>,
+    at: usize,
+}
+
+impl Fields for Vandal {
+    fn field(&mut self, _: &'static str, bytes: usize, value: u64) -> u64 {
+        self.at += 1;
+        let wild = self.wild.iter().find(|(at, _)| *at + 1 == self.at);
+        wild.map_or(value, |(_, wild)| wild & (u64::MAX >> (64 - 8 * bytes)))
+    }
+}
+
+fn wild_value() -> impl Strategy<Value = u64> {
+    prop_oneof![
+        any::<u64>(),
+        0u64..200,
+        (0u32..64, 0u64..3).prop_map(|(bit, off)| (1u64 << bit).wrapping_add(off).wrapping_sub(1)),
+        (0u64..20).prop_map(|at| at << 16),
+    ]
 }

@@ -6,19 +6,19 @@ use npu::nkz::Mode;
 use npu::{Config, KvSetup, Npu, SCRATCHPAD_REGION, Scratchpad};
 
 /// 16 banks of 64 KiB, an 8×8 array.
-pub fn config() -> Config {
+pub(crate) fn config() -> Config {
     let mut config = Config { scratchpad: Scratchpad { bytes: 1 << 20, banks: 16 }, ..Config::default() };
     (config.array.rows, config.array.cols) = (8, 8);
     config
 }
 
 /// First byte of a bank.
-pub fn bank(number: u32) -> u32 {
+pub(crate) fn bank(number: u32) -> u32 {
     number << 16
 }
 
 /// One sequence, two layers, two heads of 16 channels, stored raw.
-pub fn setup(mode: Mode) -> KvSetup {
+pub(crate) fn setup(mode: Mode) -> KvSetup {
     KvSetup {
         sequences: 1,
         layers: 2,
@@ -35,17 +35,17 @@ pub fn setup(mode: Mode) -> KvSetup {
 }
 
 /// A small NPU.
-pub fn small() -> Npu {
+pub(crate) fn small() -> Npu {
     Npu::new(config(), setup(Mode::Raw)).unwrap()
 }
 
 /// A command that waits and signals.
-pub fn command(wait: u32, signal: u32, op: Op) -> Command {
+pub(crate) fn command(wait: u32, signal: u32, op: Op) -> Command {
     Command { wait, signal, tag: 0, op }
 }
 
 /// Writes a one-piece descriptor at `at` of DRAM.
-pub fn move_bytes(npu: &mut Npu, at: u64, bytes: u32, source: (u8, u64), destination: (u8, u64)) {
+pub(crate) fn move_bytes(npu: &mut Npu, at: u64, bytes: u32, source: (u8, u64), destination: (u8, u64)) {
     let side = |(region, offset): (u8, u64)| Side { region, offset: offset as i64, strides: [0, 0, 1], index: None };
     let descriptor = Descriptor {
         element: Element::B1,
@@ -58,7 +58,7 @@ pub fn move_bytes(npu: &mut Npu, at: u64, bytes: u32, source: (u8, u64), destina
 }
 
 /// Loads `bytes` from DRAM into the scratchpad.
-pub fn load(npu: &mut Npu, at: u64, bytes: u32, from: u64, to: u32) -> Op {
+pub(crate) fn load(npu: &mut Npu, at: u64, bytes: u32, from: u64, to: u32) -> Op {
     move_bytes(npu, at, bytes, (0, from), (SCRATCHPAD_REGION, u64::from(to)));
     Op::Dma { chain: at, banks: u64::MAX >> 48 }
 }
