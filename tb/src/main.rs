@@ -21,6 +21,7 @@ enum Command {
     Verify(cmd::verify::Args),
     Num(cmd::num::Args),
     Dma(cmd::dma::Args),
+    Registers(cmd::registers::Args),
     Waves(cmd::waves::Args),
     Cosim(cmd::cosim::Args),
 }
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Verify(args) => cmd::verify::run(&args),
         Command::Num(args) => cmd::num::run(&args),
         Command::Dma(args) => cmd::dma::run(&args),
+        Command::Registers(args) => cmd::registers::run(&args),
         Command::Waves(args) => cmd::waves::run(&args),
         Command::Cosim(args) => cmd::cosim::run(&args),
     };

@@ -5,8 +5,8 @@ use crate::completion::Ticket;
 use crate::reader::Bite;
 use crate::timed::{Timed, Unit};
 use crate::{
-    AxiAddress, Beat, Builder, BusFault, CHUNK_BYTES, COMPLETIONS, Completion, Config, Context, Control, Kind, Lanes, Latency,
-    Plan, ReadBeat, Response, Run, Stalls, TICKETS, Traffic, Transposer, WRITE_BURSTS, WRITE_JOBS,
+    AxiAddress, Beat, Builder, BusFault, CHUNK_BYTES, COMPLETIONS, Completion, Config, Context, Control, Kind, Lanes,
+    Latency, Plan, ReadBeat, Response, Run, Stalls, TICKETS, Traffic, Transposer, WRITE_BURSTS, WRITE_JOBS,
 };
 use std::collections::VecDeque;
 

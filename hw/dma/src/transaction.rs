@@ -3,8 +3,8 @@ use crate::hazard::{History, fetch, wire_span};
 use crate::index::{BadIndex, check_beat};
 use crate::net::Net;
 use crate::{
-    Bytes, Checked, Checker, Config, ConfigError, Counters, DOORBELLS, Descriptor, Field, Kind, Latency, Limits, ListPlan,
-    REGIONS, Refusal, Region, Span, Stalls, WIRE_BYTES,
+    Bytes, Checked, Checker, Config, ConfigError, Counters, DOORBELLS, Descriptor, Field, Kind, Latency, Limits,
+    ListPlan, REGIONS, Refusal, Region, Span, Stalls, WIRE_BYTES,
 };
 use std::collections::VecDeque;
 

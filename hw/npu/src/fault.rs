@@ -163,6 +163,14 @@ pub enum RunError {
         /// Why.
         fault: Fault,
     },
+    /// A program in memory that cannot be read.
+    #[error("command {number} cannot be fetched: {cause}")]
+    Fetch {
+        /// Its place in the program.
+        number: usize,
+        /// Why.
+        cause: String,
+    },
     /// Nothing runs and nothing can start: what the watchdog saw.
     #[error("deadlock in cycle {cycle}: {state}")]
     Deadlock {

@@ -2,6 +2,7 @@
 
 mod config;
 mod counters;
+pub mod csr;
 mod exec;
 mod fault;
 pub mod isa;

@@ -1,6 +1,7 @@
 //! The NPU as transactions: commands start and end in the cycles in which they do in the clocked machine, and carry out their work at
 //! once. Engines share nothing but tokens and banks, and a command holds its banks alone, so the order of starts is the order of effects.
 
+use crate::csr::Csr;
 use crate::exec::{Machine, footprint};
 use crate::isa::{Command, Engine, TOKENS, listing};
 use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, RunError, SetupError, Work};
@@ -65,6 +66,7 @@ pub struct Npu {
     counters: Counters,
     cycle: u64,
     record: bool,
+    pub(crate) csr: Csr,
 }
 
 impl Npu {
@@ -82,7 +84,8 @@ impl Npu {
         let mut memory = Memory::new(&config, kv.control_bytes());
         kv.fill_tables(&mut memory);
         let machine = Machine::new(config, memory, kv);
-        Ok(Self { machine, tokens: [0; TOKENS], counters: Counters::default(), cycle: 0, record: false })
+        let (tokens, counters, csr) = ([0; TOKENS], Counters::default(), Csr::default());
+        Ok(Self { machine, tokens, counters, cycle: 0, record: false, csr })
     }
 
     /// What it was built from.
@@ -133,7 +136,7 @@ impl Npu {
         let before = self.counters;
         let (kv_raw, kv_stored) = (self.machine.kv.raw_bytes, self.machine.kv.stored_bytes);
         let mut run = Run { npu: self, program, lanes: Default::default(), next: 0, t: 0, spans: Vec::new() };
-        let result = run.to_the_end();
+        let result = run.finish();
         let (spans, cycles) = (std::mem::take(&mut run.spans), run.t);
         self.counters.cycles += cycles;
         self.counters.kv_raw += self.machine.kv.raw_bytes - kv_raw;
@@ -159,7 +162,7 @@ struct Run<'a> {
 }
 
 impl Run<'_> {
-    fn to_the_end(&mut self) -> Result<(), RunError> {
+    fn finish(&mut self) -> Result<(), RunError> {
         while self.next < self.program.len() || self.lanes.iter().any(|l| l.running.is_some() || !l.queue.is_empty()) {
             let states = self.states()?;
             let moved = self.edge(&states)?;

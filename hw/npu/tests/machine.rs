@@ -3,6 +3,7 @@
 mod common;
 
 use common::{bank, command, config, load, move_bytes, setup, small};
+use npu::csr;
 use npu::isa::{Block, Codes, Command, Fields, Matmul, Mode, Op, Operands, RowOp, Rows, Stream, Tokens, Vector};
 use npu::nkz::Mode as KvMode;
 use npu::numeric::FloatFormat;
@@ -156,6 +157,41 @@ fn reading_what_nobody_wrote_is_an_error() {
     let row = RowOp { op: Vector::ToBf16, rows: 1, len: 8, x: Rows::packed(0, 32), y: Rows::packed(bank(1), 16) };
     let error = npu.run(&[command(0, 0, Op::Vector(row))]).unwrap_err();
     assert!(matches!(error, RunError::Command { number: 0, fault: Fault::Unwritten { .. }, .. }), "{error}");
+}
+
+#[test]
+fn a_program_from_memory_by_the_doorbell() {
+    let (mut direct, mut npu) = (small(), small());
+    let program = multiply(&mut direct, product(Mode::Gemm, 4, 20, 34));
+    multiply(&mut npu, product(Mode::Gemm, 4, 20, 34));
+    let report = direct.run(&program).unwrap();
+    let bytes: Vec<u8> = program.iter().flat_map(|c| c.encode()).collect();
+    npu.memory_mut().dram.write(0x8_0000, &bytes).unwrap();
+    let offset = |name: &str| csr::registers().iter().find(|r| r.1 == name).unwrap().0;
+    npu.write_register(offset("PROGRAM_LOW"), 0x8_0000);
+    npu.write_register(offset("PROGRAM_COUNT"), program.len() as u32);
+    npu.write_register(offset("INTERRUPT_ENABLE"), 1);
+    assert!(!npu.interrupt());
+    npu.write_register(offset("DOORBELL"), 1);
+    assert!(npu.interrupt() && npu.read_register(offset("STATUS")) == 1);
+    assert_eq!(u64::from(npu.read_register(offset("CYCLES_LOW"))), report.cycles);
+    npu.write_register(offset("INTERRUPT"), 1);
+    assert!(!npu.interrupt());
+    // One command further lies nothing.
+    npu.write_register(offset("PROGRAM_COUNT"), program.len() as u32 + 1);
+    npu.write_register(offset("DOORBELL"), 1);
+    assert_eq!(npu.read_register(offset("STATUS")), 3);
+    assert_eq!(npu.read_register(offset("ERROR_COMMAND")), program.len() as u32);
+    assert!(npu.csr().error.as_ref().unwrap().to_string().contains("cannot be fetched"));
+}
+
+#[test]
+fn the_page_and_the_header_are_those_of_the_table() {
+    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+    let page = std::fs::read_to_string(format!("{root}/docs/npu-registers.md")).unwrap();
+    assert!(page.contains(&csr::markdown()), "write docs/npu-registers.md anew: magpie registers");
+    let header = std::fs::read_to_string(format!("{root}/hw/sv/magpie_csr.svh")).unwrap();
+    assert_eq!(header, csr::header(), "write hw/sv/magpie_csr.svh anew: magpie registers --sv");
 }
 
 /// A short program whose waits are all signalled by earlier commands; a counter is waited for by one engine alone, so that nobody

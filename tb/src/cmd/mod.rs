@@ -8,5 +8,6 @@ pub mod gemv;
 pub mod kv;
 pub mod num;
 pub mod product;
+pub mod registers;
 pub mod verify;
 pub mod waves;
