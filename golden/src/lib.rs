@@ -10,6 +10,7 @@
 //! # Ok::<(), golden::Error>(())
 //! ```
 
+mod attention;
 mod config;
 mod error;
 mod file;
@@ -28,6 +29,7 @@ pub mod sensitivity;
 mod tensor;
 mod weights;
 
+pub use attention::{HeadShape, attention};
 pub use config::{Config, Pairing};
 pub use error::{Error, Result};
 pub use gguf::Gguf;
@@ -37,7 +39,7 @@ pub(crate) use llm::BUILTIN_CONFIG;
 pub use llm::{Llm, Tokenizer, builtin};
 pub use matmul::{matmul, matmul_nt, matmul_nt_f64, matmul_nt_i8, matmul_nt_i8_wrapping};
 pub use model::{Logits, Model, Observer, Projected};
-pub use rope::Rope;
+pub use rope::{Rope, turn};
 pub use safetensors::{HuggingFace, SafeTensors};
 pub use score::{Agreement, agreement, argmax, kl, log_softmax, negative_log_likelihoods, perplexity};
 pub use tensor::Tensor;

@@ -1,8 +1,8 @@
 //! The Llama transformer in f32: prefill of any chunk and decode are the same function.
 
+use crate::attention::{HeadShape, attention};
 use crate::kv::{Kind, KvCache, KvShape, Stream, TILE};
-use crate::matmul::sgemm;
-use crate::ops::{rms_norm, silu, softmax};
+use crate::ops::{rms_norm, silu};
 use crate::{Config, Error, Linear, Projection, Result, Rope, Tensor, Weights, float16, matmul_nt};
 
 /// Which positions' logits a forward pass returns.
@@ -204,18 +204,15 @@ impl Model {
         for (row, query) in queries.chunks_exact_mut(d).enumerate() {
             query.copy_from_slice(&q.row(position(row))[head(row) * d..][..d]);
             self.rope.rotate(query, held + position(row));
-            query.iter_mut().for_each(|x| *x *= 1.0 / (d as f32).sqrt());
         }
-        let mut scores = vec![0f32; rows * tokens];
-        sgemm(&queries, &k, (1, d), &mut scores, (rows, d, tokens));
-        for (row, scores) in scores.chunks_exact_mut(tokens).enumerate() {
+        let causal = |row: usize, scores: &mut [f32]| {
             let (seen, future) = scores.split_at_mut(held + position(row) + 1);
             seen.iter_mut().zip(&visible).filter(|(_, v)| !**v).for_each(|(s, _)| *s = f32::NEG_INFINITY);
-            softmax(seen);
-            future.fill(0.0);
-        }
+            future.fill(f32::NEG_INFINITY);
+        };
+        let shape = HeadShape { rows, tokens, d, d_v: d };
         let mut mixed = vec![0f32; rows * d];
-        sgemm(&scores, &v, (d, 1), &mut mixed, (rows, tokens, d));
+        attention(shape, 1.0 / (d as f32).sqrt(), [&queries, &k, &v], causal, &mut mixed);
         for (row, mixed) in mixed.chunks_exact(d).enumerate() {
             out.row_mut(position(row))[head(row) * d..][..d].copy_from_slice(mixed);
         }

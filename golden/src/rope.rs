@@ -32,7 +32,7 @@ impl Rope {
     /// # Panics
     /// If `position` lies a whole block past the context window.
     pub fn rotate(&self, row: &mut [f32], position: usize) {
-        self.turn(row, position, 1.0);
+        self.turn_at(row, position, 1.0);
     }
 
     /// The inverse of [`Rope::rotate`], which is also how a gradient passes through it.
@@ -40,26 +40,14 @@ impl Rope {
     /// # Panics
     /// As [`Rope::rotate`].
     pub fn rotate_back(&self, row: &mut [f32], position: usize) {
-        self.turn(row, position, -1.0);
+        self.turn_at(row, position, -1.0);
     }
 
-    fn turn(&self, row: &mut [f32], position: usize, direction: f32) {
+    fn turn_at(&self, row: &mut [f32], position: usize, direction: f32) {
         let half = self.frequencies.len();
         let block = self.blocks[position / BLOCK].get_or_init(|| self.block(position / BLOCK));
         let angles = &block[position % BLOCK * half..][..half];
-        match self.pairing {
-            Pairing::Halves => {
-                let (low, high) = row.split_at_mut(half);
-                for ((a, b), &(sin, cos)) in low.iter_mut().zip(high).zip(angles) {
-                    (*a, *b) = turned(*a, *b, direction * sin, cos);
-                }
-            }
-            Pairing::Interleaved => {
-                for (pair, &(sin, cos)) in row.chunks_exact_mut(2).zip(angles) {
-                    (pair[0], pair[1]) = turned(pair[0], pair[1], direction * sin, cos);
-                }
-            }
-        }
+        turn(self.pairing, row, angles.iter().map(|&(sin, cos)| (direction * sin, cos)));
     }
 
     fn block(&self, index: usize) -> Vec<(f32, f32)> {
@@ -67,6 +55,23 @@ impl Rope {
             .flat_map(|p| self.frequencies.iter().map(move |f| (p as f64 * f).sin_cos()))
             .map(|(sin, cos)| (sin as f32, cos as f32))
             .collect()
+    }
+}
+
+/// Rotates the pairs of a row by (sin, cos), one a pair.
+pub fn turn(pairing: Pairing, row: &mut [f32], angles: impl Iterator<Item = (f32, f32)>) {
+    match pairing {
+        Pairing::Halves => {
+            let (low, high) = row.split_at_mut(row.len() / 2);
+            for ((a, b), (sin, cos)) in low.iter_mut().zip(high).zip(angles) {
+                (*a, *b) = turned(*a, *b, sin, cos);
+            }
+        }
+        Pairing::Interleaved => {
+            for (pair, (sin, cos)) in row.chunks_exact_mut(2).zip(angles) {
+                (pair[0], pair[1]) = turned(pair[0], pair[1], sin, cos);
+            }
+        }
     }
 }
 
