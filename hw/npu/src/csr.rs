@@ -197,7 +197,7 @@ impl Npu {
             _ if offset >= COUNTERS && offset.is_multiple_of(4) => {
                 let at = ((offset - COUNTERS) / 8) as usize;
                 let value = counters(self.counters()).get(at).map_or(0, |(_, value)| *value);
-                (value >> (32 * (offset / 4 & 1))) as u32
+                (value >> (32 * ((offset / 4) & 1))) as u32
             }
             _ => REGISTERS.iter().find(|r| r.offset == offset && r.access == Access::ReadOnly).map_or(0, |r| r.reset),
         }
