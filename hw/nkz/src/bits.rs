@@ -1,7 +1,5 @@
 //! Bit streams: bit i is bit i mod 8 of byte i / 8, a field's least significant bit comes first.
 
-use bitvec::{field::BitField, order::Lsb0, view::BitView};
-
 /// Reads up to 32 bits at `position`; bits past the end of `bytes` read as zero. The fast path of the software engine.
 #[inline]
 pub(crate) fn peek(bytes: &[u8], position: usize) -> u32 {
@@ -16,11 +14,11 @@ pub(crate) fn peek(bytes: &[u8], position: usize) -> u32 {
     (word >> (position % 8)) as u32
 }
 
-/// A lane's bits while they are made: last symbol first, so from the top of the room downwards.
+/// A stream while it is made: last symbol first, so from the top of the room downwards.
 #[derive(Clone, Debug)]
 pub(crate) struct Stack {
     words: Vec<u64>,
-    /// Bits not yet used; the stream begins here. 13 bits.
+    /// Bits not yet used; the stream begins here. 16 bits.
     free: u32,
 }
 
@@ -32,7 +30,8 @@ impl Stack {
 
     /// Forgets all bits.
     pub(crate) fn clear(&mut self) {
-        self.words.fill(0);
+        let used = self.free as usize / 64;
+        self.words[used..].fill(0);
         self.free = 64 * self.words.len() as u32;
     }
 
@@ -55,16 +54,13 @@ impl Stack {
         }
     }
 
-    /// Appends all bits to a stream of `position` bits in `bytes`, and returns the new position.
-    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>, position: usize) -> usize {
-        let end = position + self.len();
-        bytes.resize(end.div_ceil(8).max(bytes.len()), 0);
-        let source = &self.words.view_bits::<Lsb0>()[self.free as usize..];
-        let target = &mut bytes.view_bits_mut::<Lsb0>()[position..end];
-        for (to, from) in target.chunks_mut(64).zip(source.chunks(64)) {
-            to.store_le(from.load_le::<u64>());
+    /// Appends all bits to whole bytes, zeros to the end of the last.
+    pub(crate) fn append_to(&self, bytes: &mut Vec<u8>) {
+        let end = bytes.len() + self.len().div_ceil(8);
+        for at in (0..self.len()).step_by(64) {
+            bytes.extend(self.word(at).to_le_bytes());
         }
-        end
+        bytes.truncate(end);
     }
 
     /// 64 bits from bit `at` on, zero past the end.
@@ -77,7 +73,7 @@ impl Stack {
 
     /// Shows the words and the pointer.
     pub(crate) fn visit(&mut self, name: rtl::Name, v: &mut impl rtl::Visitor) {
-        v.reg(name, 13, rtl::Format::Unsigned, &mut self.free);
+        v.reg(name, 16, rtl::Format::Unsigned, &mut self.free);
         let signal = rtl::Signal { name, width: 64, format: rtl::Format::Hex, role: rtl::Role::Register };
         if v.memory(signal, self.words.len()) {
             self.words.iter_mut().for_each(|word| *word = v.word(*word));
@@ -98,15 +94,15 @@ mod tests {
             for &(v, w) in fields.iter().rev() {
                 stack.push(cut(v, w), w);
             }
-            let mut bytes = vec![0; skip / 8];
-            let end = stack.append_to(&mut bytes, skip);
-            prop_assert_eq!(end, skip + fields.iter().map(|f| f.1 as usize).sum::<usize>());
-            let mut at = skip;
+            let mut bytes = vec![0; skip];
+            stack.append_to(&mut bytes);
+            let mut at = 8 * skip;
             for &(v, w) in &fields {
                 prop_assert_eq!(cut(peek(&bytes, at), w), cut(v, w));
-                prop_assert_eq!(cut(stack.word(at - skip) as u32, w), cut(v, w));
+                prop_assert_eq!(cut(stack.word(at - 8 * skip) as u32, w), cut(v, w));
                 at += w as usize;
             }
+            prop_assert_eq!(bytes.len(), at.div_ceil(8));
         }
     }
 }

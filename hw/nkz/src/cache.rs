@@ -45,7 +45,7 @@ pub struct StreamId {
     pub kind: Kind,
 }
 
-/// Where a tile of variable size lies: 48 bits.
+/// Where a tile of variable size lies. In memory the tiles' sizes lie in lines, [`IndexLine`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct IndexEntry {
     /// First unit of 32 bytes in the stream's space, 32 bits.
@@ -55,8 +55,48 @@ pub struct IndexEntry {
 }
 
 impl IndexEntry {
-    /// Bytes of an entry.
-    pub const BYTES: usize = 6;
+    /// Units of memory that the tile takes, 1..=129.
+    pub fn units(&self) -> u8 {
+        (8 * usize::from(self.words)).div_ceil(UNIT) as u8
+    }
+}
+
+/// A line of a stream's index, one burst: where its first tile lies, 32 bits, and the units of up to 28 tiles from there on, 8 bits each, 0
+/// past the last. A tile begins where the units before it end.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct IndexLine {
+    /// First unit of the first tile.
+    pub first: u32,
+    /// Units of each tile.
+    pub units: [u8; IndexLine::TILES],
+}
+
+impl IndexLine {
+    /// Tiles of a line.
+    pub const TILES: usize = 28;
+    /// Bytes of a line.
+    pub const BYTES: usize = UNIT;
+
+    /// The line of up to 28 entries that follow each other.
+    pub fn of(entries: &[IndexEntry]) -> Self {
+        let mut line = Self { first: entries.first().map_or(0, |e| e.offset), ..Self::default() };
+        line.units.iter_mut().zip(entries).for_each(|(units, entry)| *units = entry.units());
+        line
+    }
+
+    /// The 32 bytes, little-endian.
+    pub fn pack(&self) -> [u8; Self::BYTES] {
+        let mut bytes = [0; Self::BYTES];
+        bytes[..4].copy_from_slice(&self.first.to_le_bytes());
+        bytes[4..].copy_from_slice(&self.units);
+        bytes
+    }
+
+    /// First unit and units of tile `i` of the line; `None` past the last.
+    pub fn tile(&self, i: usize) -> Option<(u32, u8)> {
+        let units = *self.units.get(i).filter(|&&units| units > 0)?;
+        Some((self.first + self.units[..i].iter().map(|&u| u32::from(u)).sum::<u32>(), units))
+    }
 }
 
 #[derive(Clone, Debug, Default)]
@@ -80,7 +120,7 @@ pub struct Footprint {
     pub tiles: usize,
     /// From a tile's end to the next unit.
     pub rounding: usize,
-    /// Index entries; none for tiles of a fixed size.
+    /// Lines of the index; none for tiles of a fixed size.
     pub index: usize,
     /// Tiles in the overflow region.
     pub overflow: usize,
@@ -251,6 +291,11 @@ impl Cache {
             self.pages.write(&self.streams[at].space, entry.offset, &bytes);
             self.account(id.kind, &bytes, format);
         }
+        if matches!(self.mode(id.kind), Mode::Entropy { .. } | Mode::Lossless) {
+            let lines = |entries: usize| entries.div_ceil(IndexLine::TILES) * IndexLine::BYTES;
+            let held = self.streams[at].index.len();
+            self.footprint[id.kind as usize].index += lines(held + entries.len()) - lines(held);
+        }
         self.streams[at].index.extend(entries);
         Ok(())
     }
@@ -282,11 +327,9 @@ impl Cache {
 
     fn account(&mut self, kind: Kind, bytes: &[u8], format: Format) {
         let size = self.slot_size(kind).unwrap_or(bytes.len());
-        let indexed = matches!(self.mode(kind), Mode::Entropy { .. } | Mode::Lossless);
         let f = &mut self.footprint[kind as usize];
         f.tiles += size;
         f.rounding += size.next_multiple_of(UNIT) - size;
-        f.index += if indexed { IndexEntry::BYTES } else { 0 };
         self.formats[format as usize] += 1;
     }
 
@@ -401,6 +444,14 @@ impl Cache {
     /// A stream outside the cache.
     pub fn index(&self, id: StreamId) -> Result<&[IndexEntry], Error> {
         Ok(&self.streams[self.at(id)?].index)
+    }
+
+    /// The index of a stream as it lies in memory.
+    ///
+    /// # Errors
+    /// A stream outside the cache.
+    pub fn index_lines(&self, id: StreamId) -> Result<Vec<IndexLine>, Error> {
+        Ok(self.index(id)?.chunks(IndexLine::TILES).map(IndexLine::of).collect())
     }
 
     /// A stored byte by its place in the stream's space, for fault injection; `None` past the end.

@@ -6,11 +6,11 @@ pub const PLAIN_TABLE: u8 = 0;
 pub struct Channel {
     /// BF16, finite: what is subtracted.
     pub mean: u16,
-    /// Signed 8 bits: the step's index at QP 0, entropy-coded modes.
+    /// Signed 8 bits: the step at QP 0 in quarter octaves, entropy-coded modes.
     pub step: i8,
     /// Signed 8 bits: the spread of the residual in steps at QP 0, quarter octaves above 2^(−2.5).
     pub spread: i8,
-    /// Signed 8 bits: the step's index at QP 0, fixed-length mode.
+    /// Signed 8 bits: the step at QP 0 in quarter octaves, fixed-length mode.
     pub fixed_step: i8,
     /// 8 bits: the biased exponent that the lossless mode codes differences from.
     pub exponent: u8,
@@ -47,6 +47,6 @@ impl Channel {
     /// The number of the entropy table at `qp` with the tile's table offset −2..=1.
     #[inline]
     pub fn table(&self, qp: u8, offset: i32) -> usize {
-        (((i32::from(self.spread) - i32::from(qp)) >> 1) + offset).clamp(0, 15) as usize
+        (((2 * i32::from(self.spread) - i32::from(qp)) >> 2) + offset).clamp(0, 15) as usize
     }
 }

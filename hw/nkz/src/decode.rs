@@ -1,9 +1,9 @@
 //! The transaction engine of the decoder: one stored tile in, BF16 rows out, in bounded time whatever the bytes say.
 
-use crate::lanes::{self, STATE_BITS};
+use crate::lanes::{self, STATES_BITS};
 use crate::{
-    Address, CHANNELS, Cause, Channel, Corrupt, Directory, Error, Format, Header, LANES, PLAIN_TABLE, Quantiser,
-    TOKENS, Table, code_tables, exponent_tables,
+    Address, CHANNELS, Cause, Channel, Corrupt, Error, Format, Header, LANES, PLAIN_TABLE, Quantiser, TOKENS, Table,
+    code_tables, exponent_tables,
 };
 
 /// Where a stored tile is expected, and the tables it was made with.
@@ -94,20 +94,13 @@ impl Slot<'_> {
         }
     }
 
-    /// Where the lanes of an opened payload lie, in bits.
+    /// Where the lanes' stream begins in an opened payload, in bits.
     ///
     /// # Errors
-    /// [`Cause::Length`] for a payload without room for them, [`Cause::Directory`] for lengths that do not fit.
-    pub(crate) fn lanes(&self, header: &Header, payload: &[u8]) -> Result<[usize; LANES + 1], Cause> {
+    /// [`Cause::Length`] for a payload without room for its states.
+    pub(crate) fn stream(&self, header: &Header) -> Result<usize, Cause> {
         let mantissas = if header.format == Format::Lossless { header.tokens() * self.width } else { 0 };
-        let mut directory = [0; 16];
-        directory[..Directory::BYTES].copy_from_slice(payload.get(..Directory::BYTES).ok_or(Cause::Length)?);
-        let directory = Directory::unpack(u128::from_le_bytes(directory))?;
-        let first = 8 * (Directory::BYTES + mantissas);
-        if first + LANES * STATE_BITS as usize > 8 * payload.len() {
-            return Err(Cause::Length);
-        }
-        lanes::lane_starts(&directory, first, 8 * payload.len())
+        if 8 * mantissas + STATES_BITS > 8 * header.payload() { Err(Cause::Length) } else { Ok(8 * mantissas) }
     }
 
     /// Decodes a tile into `out` [32, width], of which as many rows as the tile has tokens are written.
@@ -151,14 +144,14 @@ impl Slot<'_> {
                 }
             }
             Format::Entropy | Format::Slot => {
-                let starts = self.lanes(&header, payload)?;
+                let first = self.stream(&header)?;
                 let offset = i32::from(header.offset) - 2;
                 let tables: Vec<&Table> =
                     lines.iter().map(|line| &code_tables()[line.table(header.qp, offset)]).collect();
                 let quantisers: Vec<_> = lines.iter().map(|line| Quantiser::entropy(line, header.qp)).collect();
                 lanes::decode(
                     payload,
-                    &starts,
+                    first,
                     &tables,
                     header.tokens(),
                     header.format == Format::Slot,
@@ -168,22 +161,21 @@ impl Slot<'_> {
                 )?;
             }
             Format::Lossless => {
-                let starts = self.lanes(&header, payload)?;
+                let first = self.stream(&header)?;
                 let plain = [Channel { exponent_table: PLAIN_TABLE, ..Channel::default() }; CHANNELS];
                 let lines = if header.flags & Header::PLAIN != 0 { &plain[..width] } else { lines };
                 let tables: Vec<&Table> =
                     lines.iter().map(|line| &exponent_tables()[usize::from(line.exponent_table & 15)]).collect();
-                let mantissas = &payload[Directory::BYTES..];
                 lanes::decode(
                     payload,
-                    &starts,
+                    first,
                     &tables,
                     header.tokens(),
                     header.format == Format::Slot,
                     |token, channel, difference| {
                         let exponent =
                             (difference as u8).wrapping_add(lines[channel].exponent).wrapping_add(header.shift() as u8);
-                        let rest = u16::from(mantissas[token * width + channel]);
+                        let rest = u16::from(payload[token * width + channel]);
                         out[token * width + channel] = (rest & 0x80) << 8 | u16::from(exponent) << 7 | rest & 0x7f;
                     },
                 )?;

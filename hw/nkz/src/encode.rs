@@ -1,10 +1,10 @@
 //! The transaction engine of the encoder: one tile in, one stored tile out.
 
-use crate::lanes::{LANE_WORDS, LaneEncoder, STATE_BITS};
+use crate::lanes::{LaneEncoder, STATES_BITS};
 use crate::quantiser::is_special;
 use crate::{
-    Address, CHANNELS, CODE_MAX, COST_BITS, Channel, Directory, Error, FIXED_MAX, Format, Header, LANES, PLAIN_TABLE,
-    Quantiser, TOKENS, Table, code_tables, exponent_tables,
+    Address, CHANNELS, CODE_MAX, COST_BITS, Channel, Error, FIXED_MAX, Format, Header, LANES, PLAIN_TABLE, Quantiser,
+    TOKENS, Table, code_tables, exponent_tables,
 };
 
 /// What the encoder is asked for; it may fall back to [`Format::Lossless`], [`Format::Raw`] or, in a slot, to
@@ -80,8 +80,8 @@ pub struct Encoded {
     pub passes: u32,
     /// Passes that coded the tile's lanes.
     pub codings: u32,
-    /// Bits of each lane, where the format has lanes.
-    pub lanes: [u16; LANES],
+    /// Bits of the lanes' stream, its states included, where the format has one.
+    pub stream: u32,
 }
 
 /// Lengths of a tile at one step under the four table offsets.
@@ -99,15 +99,12 @@ impl Survey {
         (0..4).min_by_key(|&i| self.costs[i]).unwrap_or(0)
     }
 
-    /// What a slot must hold, in bits: the estimate, a 64th more for what the coder loses, directory and states.
+    /// What a slot must hold, in bits: the estimate, a 64th more for what the coder loses, and the states.
     pub(crate) fn estimate(&self) -> u32 {
         let bits = self.costs[self.best()] >> COST_BITS;
-        bits + (bits >> 6) + FRAME_BITS
+        bits + (bits >> 6) + STATES_BITS as u32
     }
 }
-
-/// Directory and states.
-const FRAME_BITS: u32 = 8 * Directory::BYTES as u32 + LANES as u32 * STATE_BITS;
 
 /// The steps of the slot's bisection: `fits(qp)` is asked six times, the answer is the first QP to code at.
 pub(crate) fn bisect(mut fits: impl FnMut(u8) -> bool) -> u8 {
@@ -220,7 +217,7 @@ impl Encoder {
         if self.stored(0) >= 2 * tile.values.len() {
             return raw(tile, done, out);
         }
-        self.store_lanes(std::iter::empty(), out);
+        self.lanes.stack.append_to(out);
     }
 
     /// Quantises at `qp` and measures the four offsets.
@@ -265,23 +262,12 @@ impl Encoder {
             }
         }
         self.lanes.close();
-        done.lanes = std::array::from_fn(|lane| self.lanes.stacks[lane].len() as u16);
+        done.stream = self.lanes.stack.len() as u32;
     }
 
     /// Bytes of the payload with `mantissas` bytes of them.
     fn stored(&self, mantissas: usize) -> usize {
-        (Directory::BYTES + mantissas + self.lanes.len().div_ceil(8)).next_multiple_of(8)
-    }
-
-    /// Appends directory, mantissas (lossless tiles) and lanes.
-    fn store_lanes(&self, mantissas: impl Iterator<Item = u8>, out: &mut Vec<u8>) {
-        out.extend(&self.lanes.directory().pack().to_le_bytes()[..Directory::BYTES]);
-        out.extend(mantissas);
-        let mut position = 8 * out.len();
-        out.reserve(8 * LANE_WORDS);
-        for stack in &self.lanes.stacks {
-            position = stack.append_to(out, position);
-        }
+        (mantissas + self.lanes.stack.len().div_ceil(8)).next_multiple_of(8)
     }
 
     fn slot(&mut self, tile: &TileIn, lines: &[Channel], bytes: usize, done: &mut Encoded, out: &mut Vec<u8>) {
@@ -302,9 +288,9 @@ impl Encoder {
             let survey = self.survey(tile, lines, qp);
             if !survey.wide {
                 self.code(lines, qp, survey.best(), done);
-                if self.lanes.len() + 8 * Directory::BYTES <= room {
+                if self.lanes.stack.len() <= room {
                     done.header.format = Format::Slot;
-                    self.store_lanes(std::iter::empty(), out);
+                    self.lanes.stack.append_to(out);
                     out.resize(bytes, 0);
                     return;
                 }
@@ -350,7 +336,8 @@ impl Encoder {
         done.header.format = Format::Lossless;
         done.header.set_shift(shift);
         done.header.flags = if tile.channels.is_none() { Header::PLAIN } else { 0 };
-        self.store_lanes(tile.values.iter().map(|&x| mantissa(x)), out);
+        out.extend(tile.values.iter().map(|&x| mantissa(x)));
+        self.lanes.stack.append_to(out);
     }
 }
 

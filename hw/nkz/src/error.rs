@@ -98,13 +98,11 @@ pub enum Cause {
     Misplaced,
     /// A mode, flag or field that this mode does not use.
     Field,
-    /// Lane lengths that exceed the payload, or bits set in the directory's spare room.
-    Directory,
-    /// A lane read past its end or stopped before it.
+    /// The lanes read past the payload's end or stopped a word before it.
     Lane,
     /// A lane's coder did not return to its start.
     State,
-    /// Bits set in the padding behind the last lane.
+    /// Bits set in the padding behind the last symbol.
     Padding,
     /// The overflow region has no such tile.
     Overflow,
@@ -112,14 +110,13 @@ pub enum Cause {
 
 impl Cause {
     /// All causes, in order of their codes.
-    pub const ALL: [Self; 11] = [
+    pub const ALL: [Self; 10] = [
         Self::Truncated,
         Self::Version,
         Self::Length,
         Self::Crc,
         Self::Misplaced,
         Self::Field,
-        Self::Directory,
         Self::Lane,
         Self::State,
         Self::Padding,
@@ -136,10 +133,9 @@ impl fmt::Display for Cause {
             Self::Crc => "the CRC differs",
             Self::Misplaced => "the header is another stream's",
             Self::Field => "a field that its mode does not have",
-            Self::Directory => "lane lengths beyond the payload",
-            Self::Lane => "a lane that ends elsewhere",
+            Self::Lane => "the lanes end elsewhere",
             Self::State => "a lane's coder did not return to its start",
-            Self::Padding => "bits set behind the last lane",
+            Self::Padding => "bits set behind the last symbol",
             Self::Overflow => "no such tile in the overflow region",
         })
     }

@@ -37,11 +37,11 @@ pub struct Header {
     pub kind: Kind,
     /// 5 bits: tokens − 1.
     pub last_token: u8,
-    /// 6 bits: quarter octaves by which the step is coarser than the static one. Lossless: the shift's high 6 bits.
+    /// 6 bits: eighth octaves by which the step is coarser than the static one. Lossless: the shift's high 6 bits.
     pub qp: u8,
     /// 2 bits: table offset + 2. Lossless: the shift's low 2 bits.
     pub offset: u8,
-    /// 10 bits: bytes behind the header / 8, the directory among them.
+    /// 10 bits: bytes behind the header / 8.
     pub words: u16,
     /// 3 bits: [`Header::CLAMPED`], [`Header::PLAIN`].
     pub flags: u8,
@@ -53,7 +53,7 @@ pub struct Header {
 
 impl Header {
     /// The version that this crate writes and reads.
-    pub const VERSION: u8 = 1;
+    pub const VERSION: u8 = 2;
     /// Bytes of a header.
     pub const BYTES: usize = 8;
     /// Flag 0, fixed-length tiles: at least one code was clamped, or a NaN became the mean.
@@ -129,34 +129,6 @@ impl Header {
     }
 }
 
-/// The lengths of lanes 0..=6 in bits, 13 bits each, little-endian in 12 bytes whose last 5 bits are zero.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Directory {
-    /// Bits of each lane but the last.
-    pub lanes: [u16; 7],
-}
-
-impl Directory {
-    /// Bytes of a directory.
-    pub const BYTES: usize = 12;
-
-    /// The 96 bits.
-    pub fn pack(&self) -> u128 {
-        self.lanes.iter().rev().fold(0, |bits, &n| bits << 13 | u128::from(n & 0x1fff))
-    }
-
-    /// Reads the 96 bits.
-    ///
-    /// # Errors
-    /// [`Cause::Directory`] if a spare bit is set.
-    pub fn unpack(bits: u128) -> Result<Self, Cause> {
-        if bits >> 91 != 0 {
-            return Err(Cause::Directory);
-        }
-        Ok(Self { lanes: std::array::from_fn(|i| (bits >> (13 * i) & 0x1fff) as u16) })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -170,13 +142,6 @@ mod tests {
                 Ok(header) => prop_assert_eq!(header.pack(), bits),
                 Err(cause) => prop_assert_eq!((cause, bits >> 2 & 7), (Cause::Field, 7)),
             }
-        }
-
-        #[test]
-        fn directories_survive(low: u64, high: u32) {
-            let bits = u128::from(low) | u128::from(high & 0x7ff_ffff) << 64;
-            prop_assert_eq!(Directory::unpack(bits).unwrap().pack(), bits);
-            prop_assert!(Directory::unpack(bits | 1 << 91).is_err());
         }
 
         #[test]

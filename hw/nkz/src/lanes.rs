@@ -1,13 +1,13 @@
-//! The entropy coder: eight lanes of range asymmetric numeral systems with a state of 13 bits.
+//! The entropy coder: eight lanes of range asymmetric numeral systems with a state of 13 bits, and one stream for all.
 //!
-//! A lane decodes the symbols of its channels, token by token. State x is 4,096..=8,191; its low 10 bits are a slot,
+//! A lane decodes the symbols of its channels, token by token; lanes take their bits from the stream in turn. State x is 4,096..=8,191; its low 10 bits are a slot,
 //! the slot names the symbol, and x becomes f · ⌊x / 1024⌋ + (slot − start), which is shifted left until it is 4,096
 //! or more again; the bits shifted in come from the stream, as do the symbol's raw bits after them. The multiplier is 3 × 10
 //! bits wide, for ⌊x / 1024⌋ is 4..=7. The encoder runs backwards: shift right until 4f ≤ x < 8f, then divide by f: a
 //! quotient of 3 bits, so two compare-and-subtract steps below the leading one.
 
 use crate::bits::Stack;
-use crate::{Cause, Directory, LANES, TOTAL_BITS, Table, bits};
+use crate::{Cause, LANES, TOTAL_BITS, Table, bits};
 
 /// A lane's state between symbols lies in LOW..2·LOW; the encoder starts, and so the decoder must end, at LOW.
 pub(crate) const LOW: u32 = 1 << 12;
@@ -17,8 +17,10 @@ pub(crate) const STATE_BITS: u32 = 12;
 const QUOTIENT_BITS: u32 = STATE_BITS - TOTAL_BITS;
 /// Longest symbol: 10 bits of the state and 16 raw ones.
 pub(crate) const SYMBOL_MAX: usize = 26;
-/// Room for a lane of a full tile: 256 symbols and the state, in words of 64 bits.
-pub(crate) const LANE_WORDS: usize = (256 * SYMBOL_MAX + STATE_BITS as usize).div_ceil(64);
+/// Bits of the states before the stream's first symbol.
+pub(crate) const STATES_BITS: usize = LANES * STATE_BITS as usize;
+/// Room for a full tile: 2,048 symbols and the states, in words of 64 bits.
+pub(crate) const STREAM_WORDS: usize = (2048 * SYMBOL_MAX + STATES_BITS).div_ceil(64);
 
 /// The state after coding `value`, with the bits that go to the stream: (state, bits, width).
 #[inline]
@@ -58,106 +60,80 @@ pub(crate) fn decode_step(table: &Table, state: u32, window: u32) -> (i32, u32, 
 #[derive(Clone, Debug)]
 pub(crate) struct LaneEncoder {
     pub(crate) states: [u32; LANES],
-    pub(crate) stacks: [Stack; LANES],
+    pub(crate) stack: Stack,
 }
 
 impl LaneEncoder {
     pub(crate) fn new() -> Self {
-        Self { states: [LOW; LANES], stacks: std::array::from_fn(|_| Stack::new(LANE_WORDS)) }
+        Self { states: [LOW; LANES], stack: Stack::new(STREAM_WORDS) }
     }
 
     pub(crate) fn clear(&mut self) {
         self.states = [LOW; LANES];
-        self.stacks.iter_mut().for_each(Stack::clear);
+        self.stack.clear();
     }
 
-    /// Codes the value that its lane decodes just before those coded so far.
+    /// Codes the value that is decoded just before those coded so far.
     #[inline]
     pub(crate) fn push(&mut self, lane: usize, table: &Table, value: i32) {
         let (state, bits, width) = encode_step(table, value, self.states[lane]);
         self.states[lane] = state;
-        self.stacks[lane].push(bits, width);
+        self.stack.push(bits, width);
     }
 
-    /// Puts the states before the lanes' bits: the lanes are complete.
+    /// Puts the states before the symbols' bits, lane 0's first: the stream is complete.
     pub(crate) fn close(&mut self) {
-        for (stack, state) in self.stacks.iter_mut().zip(self.states) {
-            stack.push(state - LOW, STATE_BITS);
+        for state in self.states.into_iter().rev() {
+            self.stack.push(state - LOW, STATE_BITS);
         }
     }
-
-    pub(crate) fn directory(&self) -> Directory {
-        Directory { lanes: std::array::from_fn(|lane| self.stacks[lane].len() as u16) }
-    }
-
-    /// Bits of all lanes.
-    pub(crate) fn len(&self) -> usize {
-        self.stacks.iter().map(Stack::len).sum()
-    }
 }
 
-/// Where the lanes of a payload lie: the first bit of each and, last, the end of the payload.
-pub(crate) fn lane_starts(directory: &Directory, first: usize, end: usize) -> Result<[usize; LANES + 1], Cause> {
-    let mut starts = [first; LANES + 1];
-    for lane in 0..7 {
-        starts[lane + 1] = starts[lane] + usize::from(directory.lanes[lane]);
-    }
-    starts[LANES] = end;
-    if starts.windows(2).any(|w| w[0] + STATE_BITS as usize > w[1]) {
-        return Err(Cause::Directory);
-    }
-    Ok(starts)
+/// The states at the head of a stream that begins at bit `first`.
+#[inline]
+pub(crate) fn states(bytes: &[u8], first: usize) -> [u32; LANES] {
+    std::array::from_fn(|lane| LOW | bits::peek(bytes, first + lane * STATE_BITS as usize) & (LOW - 1))
 }
 
-/// Checks where the lanes stopped: each at the next one's start and in the state [`LOW`], the last before `end` by
-/// zeros: less than a word of them, but in a `slot`.
-pub(crate) fn check_ends(
-    bytes: &[u8],
-    starts: &[usize; LANES + 1],
-    positions: &[usize; LANES],
-    states: &[u32; LANES],
-    slot: bool,
-) -> Result<(), Cause> {
-    if (0..7).any(|lane| positions[lane] != starts[lane + 1]) {
-        return Err(Cause::Lane);
-    }
-    let (last, end) = (positions[7], starts[LANES]);
-    if last > end || (!slot && end - last >= 64) {
+/// Checks where the stream stopped: before the end of the payload by zeros, less than a word of them but in a `slot`, and
+/// with every lane in the state [`LOW`].
+pub(crate) fn check_end(bytes: &[u8], position: usize, states: &[u32; LANES], slot: bool) -> Result<(), Cause> {
+    let end = 8 * bytes.len();
+    if position > end || (!slot && end - position >= 64) {
         return Err(Cause::Lane);
     }
     if states.iter().any(|&x| x != LOW) {
         return Err(Cause::State);
     }
-    if (last..end).any(|bit| bytes[bit / 8] >> (bit % 8) & 1 == 1) {
+    if (position..end).any(|bit| bytes[bit / 8] >> (bit % 8) & 1 == 1) {
         return Err(Cause::Padding);
     }
     Ok(())
 }
 
-/// Decodes `tokens` × `width` values, row by row, channel c of each row by `tables[c]` from lane c mod 8. `bytes` is the
-/// payload; `starts` says where its lanes lie. Takes the same time whatever the bytes say.
+/// Decodes `tokens` × `width` values, row by row, channel c of each row by `tables[c]` in lane c mod 8, from the stream that
+/// begins at bit `first` of the payload. Takes the same time whatever the bytes say.
+#[inline]
 pub(crate) fn decode(
     bytes: &[u8],
-    starts: &[usize; LANES + 1],
+    first: usize,
     tables: &[&Table],
     tokens: usize,
     slot: bool,
     mut put: impl FnMut(usize, usize, i32),
 ) -> Result<(), Cause> {
-    let mut positions: [usize; LANES] = std::array::from_fn(|lane| starts[lane] + STATE_BITS as usize);
-    let mut states: [u32; LANES] = std::array::from_fn(|lane| LOW | bits::peek(bytes, starts[lane]) & (LOW - 1));
+    let (mut position, mut states) = (first + STATES_BITS, states(bytes, first));
     for token in 0..tokens {
         for (group, eight) in tables.chunks_exact(LANES).enumerate() {
             for lane in 0..LANES {
-                let window = bits::peek(bytes, positions[lane]);
-                let (value, state, used) = decode_step(eight[lane], states[lane], window);
+                let (value, state, used) = decode_step(eight[lane], states[lane], bits::peek(bytes, position));
                 states[lane] = state;
-                positions[lane] += used as usize;
+                position += used as usize;
                 put(token, group * LANES + lane, value);
             }
         }
     }
-    check_ends(bytes, starts, &positions, &states, slot)
+    check_end(bytes, position, &states, slot)
 }
 
 #[cfg(test)]

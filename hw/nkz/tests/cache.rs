@@ -160,3 +160,20 @@ fn bad_caches_are_refused() {
     assert!(matches!(cache.append(id(2, 0, 0, Kind::Key), &[0; 64]), Err(Error::NoSuchStream { sequence: 2, .. })));
     assert!(matches!(cache.append(id(0, 0, 0, Kind::Key), &[0; 63]), Err(Error::TileShape { .. })));
 }
+
+#[test]
+fn lines_of_the_index_find_every_tile() {
+    let mut cache = Cache::new(config(32, Mode::Entropy { qp: 2 })).unwrap();
+    let stream = id(0, 1, 1, Kind::Key);
+    for token in 0..32 * 60 {
+        cache.append(stream, &row(32, token)).unwrap();
+    }
+    let (entries, lines) = (cache.index(stream).unwrap(), cache.index_lines(stream).unwrap());
+    assert_eq!((entries.len(), lines.len()), (60, 3));
+    for (i, entry) in entries.iter().enumerate() {
+        assert_eq!(lines[i / 28].tile(i % 28), Some((entry.offset, entry.units())));
+    }
+    assert_eq!(lines[2].tile(4), None);
+    assert_eq!(lines[1].pack()[..5], [&entries[28].offset.to_le_bytes()[..], &[entries[28].units()]].concat());
+    assert_eq!(cache.footprint(Kind::Key).index, 3 * 32);
+}

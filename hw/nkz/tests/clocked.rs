@@ -314,8 +314,8 @@ fn a_full_tile_takes_the_documented_cycles() {
     (job.mode, job.calibrated) = (Mode::Entropy { qp: 0 }, true);
     let (done, bytes) = encode(0, &job);
     let edges = encode_edges(&done, 64, job.mode, None, (|_| true, |_| true), (|_| true, |_| true));
-    let pieces: u64 = 2 + done.lanes.iter().map(|&n| u64::from(n).div_ceil(64)).sum::<u64>();
-    let padding = u64::from(!(96 + done.lanes.iter().map(|&n| u64::from(n)).sum::<u64>()).is_multiple_of(64));
+    let pieces: u64 = u64::from(done.stream.div_ceil(64));
+    let padding = u64::from(!done.stream.is_multiple_of(64));
     assert_eq!(edges.status, 32 + 1 + (32 * 8 + 1) + pieces + padding + 3);
     check_encoder(&[job.clone()], [OPEN; 4]).unwrap();
     let words = bytes.len() / 8;

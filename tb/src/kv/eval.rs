@@ -4,7 +4,7 @@ use super::{Calibration, NkzCache};
 use anyhow::{Context, bail};
 use golden::kv::{CodecCache, Kind, KvCache, KvShape, PlainCache, Policy, Storage, peers};
 use golden::{Llm, Logits, Tensor, agreement, negative_log_likelihoods};
-use nkz::{Cache, CacheConfig, Mode, SINKS, TOKENS, UNIT};
+use nkz::{Cache, CacheConfig, IndexLine, Mode, SINKS, TOKENS, UNIT};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -71,11 +71,11 @@ pub fn mode(name: &str, head_dim: usize) -> anyhow::Result<Mode> {
 /// QP of the preset that keeps the KL below 0.0003.
 const NEAR_LOSSLESS: u8 = 0;
 /// QP of the preset that keeps the KL below 0.004.
-const STANDARD: u8 = 9;
+const STANDARD: u8 = 18;
 /// QP of the preset that keeps the KL below 0.025.
-const LOW: u8 = 13;
+const LOW: u8 = 26;
 /// QP of the preset that keeps the KL below 0.04.
-const LOWEST: u8 = 14;
+const LOWEST: u8 = 28;
 
 /// A text to evaluate on.
 #[derive(Clone, Debug)]
@@ -174,7 +174,8 @@ fn outcome(
             let mut cache = nkz_cache(shape, calibration, *mode, text.ids.len())?;
             let logits = run(llm, &text.ids, &mut cache)?;
             let kinds = [nkz::Kind::Key, nkz::Kind::Value].map(|kind| cache.inner().footprint(kind));
-            let bytes: usize = kinds.iter().map(nkz::Footprint::bytes).sum();
+            // The index's lines cover whole contexts, not the text: they are counted below.
+            let bytes: usize = kinds.iter().map(|f| f.bytes() - f.index).sum();
             let values: usize = kinds.iter().map(|f| f.values).sum();
             (logits, 8.0 * bytes as f64 / values.max(1) as f64)
         }
@@ -247,7 +248,10 @@ pub fn evaluate(
     let values = (2 * shape.layers * shape.heads * shape.head_dim) as f64 * CONTEXT;
     let row = |(setting, outcomes): (&Setting, &[Outcome])| {
         let mean = |f: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>() / outcomes.len() as f64;
-        let tile_bits = mean(&|o| o.tile_bits);
+        // Tiles of a fixed size could do without an index; a peer's pay for one like ours.
+        let blocks = shape.head_dim.div_ceil(nkz::CHANNELS) * (CONTEXT as usize / TOKENS);
+        let index = (8 * IndexLine::BYTES * blocks.div_ceil(IndexLine::TILES)) as f64;
+        let tile_bits = mean(&|o| o.tile_bits) + index / (CONTEXT * shape.head_dim as f64);
         // A staging tile and the sinks, as allocated, beside tiles that cover the whole context.
         let bits = tile_bits + 16.0 * (TOKENS + SINKS) as f64 / CONTEXT;
         let tables = calibration.filter(|_| matches!(setting, Setting::Nkz(..)));

@@ -21,11 +21,11 @@ pub enum Source {
 /// below a KL of 0.0003.
 const FINEST: f64 = 0.00125;
 /// Share of the stream's mean sensitivity that every channel is given, against a channel that the text left silent.
-const FLOOR: f64 = 0.1;
+const FLOOR: f64 = 0.03;
 /// Tokens at the start of a text that the cache keeps raw.
 const SINKS: usize = nkz::SINKS;
 /// QPs at which the spread of a channel is fitted: those of the presets.
-const FITTED_AT: [u8; 3] = [0, 9, 14];
+const FITTED_AT: [u8; 3] = [0, 18, 28];
 
 /// Measures `llm` on `text`, cut in windows of `window` tokens, and fits the tables of every channel.
 ///
@@ -115,7 +115,7 @@ fn fit_fixed(line: Channel, values: &[u16]) -> i8 {
     let variance = values.iter().map(|&x| (value(x) - mean).powi(2)).sum::<f64>() / values.len().max(1) as f64;
     let middle = 4.0 * (variance.sqrt() / 3.0).max(1e-30).log2();
     let error = |&step: &i8| -> f64 {
-        let q = Quantiser::new(line.mean, step.into());
+        let q = Quantiser::fixed(&Channel { fixed_step: step, ..line }, 0);
         let code = |x: u16| q.code(x).clamp(-nkz::FIXED_MAX, nkz::FIXED_MAX);
         values.iter().map(|&x| (value(q.rebuild(code(x))) - value(x)).powi(2)).sum()
     };

@@ -1,8 +1,8 @@
 use super::TableRam;
-use crate::lanes::{self, LOW, STATE_BITS};
+use crate::lanes::{self, STATES_BITS};
 use crate::{
-    Address, CHANNELS, Cause, Channel, Crc, Directory, Format, Header, Kind, LANES, PLAIN_TABLE, Quantiser, Slot,
-    TOKENS, bits, code_tables, exponent_tables,
+    Address, CHANNELS, Cause, Channel, Crc, Format, Header, Kind, LANES, PLAIN_TABLE, Quantiser, Slot, TOKENS, bits,
+    code_tables, exponent_tables,
 };
 use rtl::{Format as Look, Module, Name, Payload, Role, Signal, Stream, Visitor};
 
@@ -125,8 +125,8 @@ pub struct Decoder {
     group: u8,
     /// 13 bits each, the leading one included.
     states: [u16; LANES],
-    /// 16 bits each: the lane's next bit in the payload.
-    positions: [u16; LANES],
+    /// 16 bits: the stream's next bit in the payload.
+    position: u16,
     /// What the drained tile ended with, until its status leaves.
     cause: Option<Cause>,
     row: RowBeat,
@@ -154,7 +154,7 @@ impl Decoder {
             token: 0,
             group: 0,
             states: [0; LANES],
-            positions: [0; LANES],
+            position: 0,
             cause: None,
             row: RowBeat::default(),
             row_valid: false,
@@ -205,9 +205,9 @@ impl Decoder {
         self.banks[bank].bytes.first_chunk().map_or(0, |&bytes| u64::from_le_bytes(bytes))
     }
 
-    /// The checks that come before any value leaves: header, length, CRC, fields, directory.
+    /// The checks that come before any value leaves: header, length, CRC, fields.
     fn check(&self, bank: usize) -> Result<(), Cause> {
-        let (command, bytes) = (&self.banks[bank].command, &self.banks[bank].bytes);
+        let command = &self.banks[bank].command;
         let slot = Slot { address: command.address, width: usize::from(command.width), channels: self.lines(command) };
         let header = Header::unpack(self.header_bits(bank))?;
         if header.payload() > slot.largest() {
@@ -221,7 +221,7 @@ impl Decoder {
         }
         slot.check_header(&header)?;
         if matches!(header.format, Format::Entropy | Format::Slot | Format::Lossless) {
-            slot.lanes(&header, &bytes[Header::BYTES..Header::BYTES + header.payload()])?;
+            slot.stream(&header)?;
         }
         Ok(())
     }
@@ -276,12 +276,9 @@ impl Decoder {
         self.drain = Drain::Rows;
         let command = &self.banks[bank].command;
         let slot = Slot { address: command.address, width: usize::from(command.width), channels: self.lines(command) };
-        if let Ok(starts) = slot.lanes(&header, self.payload(&header)) {
-            for lane in 0..LANES {
-                let state = bits::peek(self.payload(&header), starts[lane]) & (LOW - 1);
-                self.states[lane] = (LOW | state) as u16;
-                self.positions[lane] = starts[lane] as u16 + STATE_BITS as u16;
-            }
+        if let Ok(first) = slot.stream(&header) {
+            self.states = lanes::states(self.payload(&header), first).map(|state| state as u16);
+            self.position = (first + STATES_BITS) as u16;
         }
     }
 
@@ -334,7 +331,7 @@ impl Decoder {
                 }
                 Format::Lossless => {
                     let line = if header.flags & Header::PLAIN != 0 { plain } else { line };
-                    let rest = u16::from(payload[Directory::BYTES + at]);
+                    let rest = u16::from(payload[at]);
                     let table = &exponent_tables()[usize::from(line.exponent_table & 15)];
                     let difference = self.step(header, lane, table) as u8;
                     let exponent = difference.wrapping_add(line.exponent).wrapping_add(header.shift() as u8);
@@ -344,28 +341,26 @@ impl Decoder {
         })
     }
 
-    /// One symbol of a lane.
+    /// One symbol of a lane, from the shared stream.
     fn step(&mut self, header: &Header, lane: usize, table: &crate::Table) -> i32 {
-        let window = bits::peek(self.payload(header), usize::from(self.positions[lane]));
+        let window = bits::peek(self.payload(header), usize::from(self.position));
         let (value, state, used) = lanes::decode_step(table, u32::from(self.states[lane]), window);
         self.states[lane] = state as u16;
-        self.positions[lane] += used as u16;
+        self.position += used as u16;
         value
     }
 
     /// The checks behind the last value.
     fn end(&self, header: &Header, command: &DecodeCommand) -> Result<(), Cause> {
         let payload = self.payload(header);
-        let slot = Slot { address: command.address, width: usize::from(command.width), channels: self.lines(command) };
         match header.format {
             Format::Fixed => {
                 let used = header.tokens() * usize::from(command.width) / 2;
                 if payload[used..].iter().any(|&b| b != 0) { Err(Cause::Padding) } else { Ok(()) }
             }
             Format::Entropy | Format::Slot | Format::Lossless => {
-                let starts = slot.lanes(header, payload)?;
-                let (positions, states) = (self.positions.map(usize::from), self.states.map(u32::from));
-                lanes::check_ends(payload, &starts, &positions, &states, header.format == Format::Slot)
+                let states = self.states.map(u32::from);
+                lanes::check_end(payload, self.position.into(), &states, header.format == Format::Slot)
             }
             _ => Ok(()),
         }
@@ -439,8 +434,8 @@ impl Module for Decoder {
         v.reg("group_q", 4, Look::Unsigned, &mut self.group);
         for lane in 0..LANES {
             v.reg(("state_q", lane), 13, Look::Unsigned, &mut self.states[lane]);
-            v.reg(("position_q", lane), 16, Look::Unsigned, &mut self.positions[lane]);
         }
+        v.reg("position_q", 16, Look::Unsigned, &mut self.position);
         visit_cause("cause_q", &mut self.cause, v);
         v.reg("row_valid_q", 1, Look::Unsigned, &mut self.row_valid);
         self.row.visit("row_q".into(), v);

@@ -5,7 +5,7 @@ use crate::encode::{SHIFT_FIRST, Survey, difference, exponent, fixed_code, manti
 use crate::lanes::LaneEncoder;
 use crate::quantiser::is_special;
 use crate::{
-    Address, CHANNELS, CODE_MAX, Channel, Crc, Directory, Format, Header, LANES, Mode, PLAIN_TABLE, Quantiser, TOKENS,
+    Address, CHANNELS, CODE_MAX, Channel, Crc, Format, Header, LANES, Mode, PLAIN_TABLE, Quantiser, TOKENS,
     code_tables, exponent_tables,
 };
 use rtl::{Format as Look, Module, Name, Payload, Role, Signal, Stream, Visitor};
@@ -108,9 +108,9 @@ const PHASES: [Phase; 9] = [
 /// Where the payload's next piece comes from.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Source {
-    /// 4 bits: 0 directory, 1 rows, 2..=9 lanes, 10 padding, 11 done.
+    /// 2 bits: 0 rows, 1 stream, 2 padding, 3 done.
     part: u8,
-    /// 12 bits: bits of the part already taken / 8, but of a lane: bits.
+    /// 16 bits: what was already taken, bytes of the rows or bits of the stream.
     at: u16,
 }
 
@@ -288,7 +288,7 @@ impl TileEncoder {
         self.header.format = format;
         (self.source, self.phase) = match format {
             Format::Mean => (Source::default(), Phase::Head),
-            _ => (Source { part: 1, at: 0 }, Phase::Emit),
+            _ => (Source::default(), Phase::Emit),
         };
     }
 
@@ -365,16 +365,17 @@ impl TileEncoder {
 
     fn close(&mut self) {
         self.lanes.close();
-        let mantissas = if self.header.format == Format::Lossless { self.values() } else { 0 };
-        let bytes = Directory::BYTES + mantissas + self.lanes.len().div_ceil(8);
+        let (mantissas, part) = if self.header.format == Format::Lossless { (self.values(), 0) } else { (0, 1) };
+        let bytes = mantissas + self.lanes.stack.len().div_ceil(8);
+        let first = Source { part, at: 0 };
         match self.command.mode {
             Mode::Slot { bytes: slot } if bytes > slot - Header::BYTES => self.coarser(),
-            Mode::Slot { .. } => (self.source, self.phase) = (Source::default(), Phase::Emit),
+            Mode::Slot { .. } => (self.source, self.phase) = (first, Phase::Emit),
             _ if bytes.next_multiple_of(8) >= 2 * self.values() => {
                 (self.header.qp, self.header.offset, self.header.flags) = (0, 0, 0);
                 self.settle(Format::Raw);
             }
-            _ => (self.source, self.phase) = (Source::default(), Phase::Emit),
+            _ => (self.source, self.phase) = (first, Phase::Emit),
         }
     }
 
@@ -393,25 +394,20 @@ impl TileEncoder {
         let (width, size) = (self.width(), self.values());
         let pair = |i: usize| self.value(i / width, i % width);
         let (piece, bits, next) = match part {
-            0 => {
-                let directory = self.lanes.directory().pack();
-                let skip = if self.header.format == Format::Lossless { 1 } else { 2 };
-                bytes(&|i| (directory >> (8 * i)) as u8, Directory::BYTES, skip)
-            }
-            1 => match self.header.format {
-                Format::Raw => bytes(&|i| (pair(i / 2) >> (8 * (i % 2))) as u8, 2 * size, 10),
-                Format::Fixed => bytes(&|i| self.fixed_pair(2 * i).0, size / 2, 9),
+            0 => match self.header.format {
+                Format::Raw => bytes(&|i| (pair(i / 2) >> (8 * (i % 2))) as u8, 2 * size, 3),
+                Format::Fixed => bytes(&|i| self.fixed_pair(2 * i).0, size / 2, 2),
                 Format::Lossless => bytes(&|i| mantissa(pair(i)), size, 1),
-                _ => bytes(&|_| 0, 8, 10),
+                _ => bytes(&|_| 0, 8, 3),
             },
-            2..10 => {
-                let stack = &self.lanes.stacks[usize::from(part) - 2];
+            1 => {
+                let stack = &self.lanes.stack;
                 let count = (stack.len() - usize::from(at)).min(64);
                 (stack.word(usize::from(at)), count as u32, advance(count as u16, stack.len() as u16, 1))
             }
             _ => (0, 64 - self.merger.held(), self.source),
         };
-        let clamped = part == 1
+        let clamped = part == 0
             && self.header.format == Format::Fixed
             && (0..bits as usize / 8).any(|i| self.fixed_pair(2 * (usize::from(at) + i)).1);
         (piece, bits, next, clamped)
@@ -448,10 +444,10 @@ impl TileEncoder {
         if let Some(word) = self.merger.take(piece, width) {
             (self.word, self.word_valid) = (word, true);
         }
-        if self.source.part >= 10 && self.full(&self.merger) {
+        if self.source.part >= 2 && self.full(&self.merger) {
             self.phase = Phase::Head;
-        } else if self.source.part > 10 {
-            self.source.part = 10;
+        } else if self.source.part > 2 {
+            self.source.part = 2;
         }
     }
 
@@ -552,11 +548,11 @@ impl Module for TileEncoder {
         v.reg("stride_q", 6, Look::Unsigned, &mut self.stride);
         for lane in 0..LANES {
             v.reg(("state_q", lane), 13, Look::Unsigned, &mut self.lanes.states[lane]);
-            self.lanes.stacks[lane].visit(Name::from(("stack_q", lane)), v);
         }
+        self.lanes.stack.visit("stack_q".into(), v);
         self.merger.visit(v);
-        v.reg("part_q", 4, Look::Unsigned, &mut self.source.part);
-        v.reg("part_at_q", 13, Look::Unsigned, &mut self.source.at);
+        v.reg("part_q", 2, Look::Unsigned, &mut self.source.part);
+        v.reg("part_at_q", 16, Look::Unsigned, &mut self.source.at);
         v.reg("word_valid_q", 1, Look::Unsigned, &mut self.word_valid);
         self.word.visit("word_q".into(), v);
     }

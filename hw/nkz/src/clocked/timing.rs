@@ -1,7 +1,7 @@
 //! The cycles of the clocked engines without clocking them. Edges are counted from 0; a handshake falls on the first edge, from the
 //! one on which both sides can, on which the other side does.
 
-use crate::{Cause, Directory, Encoded, Format, Header, LANES, Mode};
+use crate::{Cause, Encoded, Format, Header, LANES, Mode};
 
 /// The first edge from `edge` on at which `holds`.
 fn first(mut edge: u64, holds: impl Fn(u64) -> bool) -> u64 {
@@ -30,7 +30,7 @@ pub struct EncodeEdges {
 /// offered, and words and statuses taken.
 ///
 /// With no stall the status follows the command by tokens + 1 + passes · (tokens + 1) + codings · (tokens · width/8 + 1) +
-/// pieces + 3 edges; a piece is up to 64 bits of the directory, of the rows or of a lane, or padding.
+/// pieces + 3 edges; a piece is up to 64 bits of the rows or of the stream, or padding.
 pub fn encode_edges(
     done: &Encoded,
     width: usize,
@@ -84,15 +84,13 @@ pub fn encode_edges(
 fn pieces(done: &Encoded, width: usize) -> Vec<usize> {
     let values = done.header.tokens() * width;
     let cut = |bits: usize| (0..bits.div_ceil(64)).map(move |i| 64.min(bits - 64 * i));
-    let lanes = || done.lanes.iter().flat_map(move |&lane| cut(usize::from(lane)));
-    let directory = || cut(8 * Directory::BYTES);
     match done.header.format {
         Format::Raw => cut(16 * values).collect(),
         Format::Fixed => cut(4 * values).collect(),
         Format::Mean => Vec::new(),
         Format::Overflow => vec![64],
-        Format::Entropy | Format::Slot => directory().chain(lanes()).collect(),
-        Format::Lossless => directory().chain(cut(8 * values)).chain(lanes()).collect(),
+        Format::Entropy | Format::Slot => cut(done.stream as usize).collect(),
+        Format::Lossless => cut(8 * values).chain(cut(done.stream as usize)).collect(),
     }
 }
 

@@ -68,14 +68,13 @@ pub(super) fn exponent_table(i: usize) -> Table {
     Table { low: 0, reach: 15, frequencies: normalise(&p, peak), escaped: 8 }
 }
 
-/// A lane: bits from `position` on, read one by one.
-struct Lane<'a> {
+/// The stream: bits from `position` on, read one by one.
+struct Stream<'a> {
     bytes: &'a [u8],
     position: usize,
-    state: u32,
 }
 
-impl Lane<'_> {
+impl Stream<'_> {
     fn bits(&mut self, n: u32) -> u32 {
         (0..n).fold(0, |value, i| {
             let bit = self.bytes.get(self.position / 8).map_or(0, |b| b >> (self.position % 8) & 1);
@@ -84,19 +83,20 @@ impl Lane<'_> {
         })
     }
 
-    fn symbol(&mut self, table: &Table) -> i32 {
-        let slot = self.state % 1024;
+    /// The next symbol of the lane whose state is `state`.
+    fn symbol(&mut self, state: &mut u32, table: &Table) -> i32 {
+        let slot = *state % 1024;
         let (mut symbol, mut start) = (0, 0);
         while start + table.frequencies[symbol] <= slot {
             start += table.frequencies[symbol];
             symbol += 1;
         }
-        self.state = table.frequencies[symbol] * (self.state / 1024) + slot - start;
+        let small = table.frequencies[symbol] * (*state / 1024) + slot - start;
         let mut shift = 0;
-        while self.state << shift < 4096 {
+        while small << shift < 4096 {
             shift += 1;
         }
-        self.state = (self.state << shift) + self.bits(shift);
+        *state = (small << shift) + self.bits(shift);
         if symbol + 1 == table.frequencies.len() {
             let value = self.bits(table.escaped) as i32;
             if value >= 1 << (table.escaped - 1) { value - (1 << table.escaped) } else { value }
@@ -127,8 +127,9 @@ fn bf16(x: f64) -> u16 {
 
 /// Rebuilds a code: mean + code · step.
 fn rebuild(mean: u16, e: i32, code: i32) -> u16 {
-    let c = [65_536.0, 77_936.0, 92_682.0, 110_218.0][e.rem_euclid(4) as usize];
-    if code == 0 { mean } else { bf16(value(mean) + f64::from(code) * c * 2f64.powi(e.div_euclid(4) - 16)) }
+    let c =
+        [65_536.0, 71_468.0, 77_936.0, 84_990.0, 92_682.0, 101_070.0, 110_218.0, 120_194.0][e.rem_euclid(8) as usize];
+    if code == 0 { mean } else { bf16(value(mean) + f64::from(code) * c * 2f64.powi(e.div_euclid(8) - 16)) }
 }
 
 /// CRC-16/0x8BB7, bit by bit.
@@ -171,7 +172,7 @@ pub(super) fn decode(place: &Place, lines: &[Line], bytes: &[u8]) -> Option<Vec<
     let (qp, offset) = (field(word, 11, 6) as i32, field(word, 17, 2) as i32 - 2);
     let payload = bytes.get(8..8 + 8 * field(word, 19, 10) as usize)?;
     let expected = crc(crc(place.seed(), payload), &(word & 0xffff_ffff_ffff).to_le_bytes());
-    let fits = field(word, 0, 2) == 1
+    let fits = field(word, 0, 2) == 2
         && field(word, 5, 1) == u64::from(place.v)
         && field(word, 32, 16) == u64::from(place.sequence)
         && field(word, 48, 16) == u64::from(expected);
@@ -186,43 +187,33 @@ pub(super) fn decode(place: &Place, lines: &[Line], bytes: &[u8]) -> Option<Vec<
             for (i, x) in out.iter_mut().enumerate() {
                 let code = i32::from(payload[i / 2] >> (i % 2 * 4) & 15);
                 let line = &lines[i % width];
-                *x = rebuild(line.mean, line.fixed_step + qp, if code > 7 { code - 16 } else { code });
+                *x = rebuild(line.mean, 2 * line.fixed_step + qp, if code > 7 { code - 16 } else { code });
             }
         }
         5 => out.iter_mut().enumerate().for_each(|(i, x)| *x = lines[i % width].mean),
         1 | 3 | 4 => {
             let lossless = format == 1;
             let plain = lossless && field(word, 29, 3) == 2;
-            let mut directory = Lane { bytes: payload, position: 0, state: 0 };
-            let mut start = 96 + if lossless { 8 * tokens * width } else { 0 };
-            let mut lanes: Vec<Lane> = (0..8)
-                .map(|_| {
-                    let lane = Lane { bytes: payload, position: start, state: 0 };
-                    start += directory.bits(13) as usize;
-                    lane
-                })
-                .collect();
-            for lane in &mut lanes {
-                lane.state = 4096 + lane.bits(12);
-            }
+            let mut stream = Stream { bytes: payload, position: if lossless { 8 * tokens * width } else { 0 } };
+            let mut states: Vec<u32> = (0..8).map(|_| 4096 + stream.bits(12)).collect();
             let (codes, exponents): (Vec<Table>, Vec<Table>) =
                 ((0..16).map(code_table).collect(), (0..16).map(exponent_table).collect());
             for (i, x) in out.iter_mut().enumerate() {
                 let (channel, line) = (i % width, &lines[i % width]);
-                let lane = &mut lanes[channel % 8];
+                let state = &mut states[channel % 8];
                 *x = if lossless {
                     let (reference, table) = if plain { (0, 0) } else { (line.exponent, line.exponent_table) };
                     let shift = (qp << 2 | (offset + 2)) as u8;
-                    let difference = lane.symbol(&exponents[table]) as u8;
+                    let difference = stream.symbol(state, &exponents[table]) as u8;
                     let exponent = difference.wrapping_add(reference).wrapping_add(shift);
-                    let rest = u16::from(payload[12 + i]);
+                    let rest = u16::from(payload[i]);
                     (rest & 0x80) << 8 | u16::from(exponent) << 7 | rest & 0x7f
                 } else {
-                    let table = ((line.spread - qp).div_euclid(2) + offset).clamp(0, 15);
-                    rebuild(line.mean, line.step + qp, lane.symbol(&codes[table as usize]))
+                    let table = ((2 * line.spread - qp).div_euclid(4) + offset).clamp(0, 15);
+                    rebuild(line.mean, 2 * line.step + qp, stream.symbol(state, &codes[table as usize]))
                 };
             }
-            if lanes.iter().any(|lane| lane.state != 4096) {
+            if states.iter().any(|&state| state != 4096) {
                 return None;
             }
         }
