@@ -123,6 +123,10 @@ impl Npu {
         self.record = on;
     }
 
+    pub(crate) fn machine_mut(&mut self) -> &mut Machine {
+        &mut self.machine
+    }
+
     /// Forgets a sequence: its tiles leave the index.
     pub fn forget(&mut self, sequence: usize) {
         self.machine.kv.forget(sequence);

@@ -124,6 +124,31 @@ fn tiles_come_back_from_the_cache() {
 }
 
 #[test]
+fn a_backfilled_context_decodes_to_the_tiles_it_repeats() {
+    let mut npu = Npu::new(config(), setup(KvMode::Lossless)).unwrap();
+    npu.keep_tiles();
+    assert_eq!(npu.backfill(0, 8), Ok(false), "nothing to repeat yet");
+    let values: Vec<u8> = bf16((0..2 * 32 * 16).map(|i| (i % 97) as f32));
+    npu.memory_mut().scratch.write(0, values.len()).unwrap().copy_from_slice(&values);
+    let streams = (0..8u8).map(|i| Stream { sequence: 0, layer: i / 4, head: i / 2 % 2, value: i % 2 == 1 });
+    let mut program = Vec::new();
+    for (tile, stream) in streams.flat_map(|s| [(0, s), (1, s)]) {
+        program.push(command(1, 2, Op::KvEncode { stream, tile, from: Rows::packed(1024 * tile, 32), to: bank(1) }));
+        program.push(command(2, 1, Op::KvStore { stream, tile, from: bank(1) }));
+    }
+    program[0].wait = 0;
+    let before = npu.run(&program).unwrap();
+    assert_eq!(npu.backfill(0, 8), Ok(true));
+    assert_eq!(npu.counters(), &before.counters, "a backfill counts nothing");
+    let stream = Stream { sequence: 0, layer: 1, head: 0, value: true };
+    let tokens = Tokens { to: Rows::packed(bank(3), 32), ..Tokens::default() };
+    let load = command(0, 1, Op::KvLoad { stream, first: 4, tiles: 4, to: bank(2) });
+    npu.run(&[load, command(1, 0, Op::KvDecode { stream, first: 4, tiles: 4, from: bank(2), tokens })]).unwrap();
+    let back = npu.memory().scratch.read(bank(3) as usize, 2 * values.len()).unwrap();
+    assert_eq!(back, [&values[..], &values[..]].concat());
+}
+
+#[test]
 fn a_softmax_row_and_its_mask() {
     let mut npu = small();
     let scores: Vec<u8> = (0..64).flat_map(|i| (i as f32 / 8.0).to_le_bytes()).collect();

@@ -1,5 +1,6 @@
 //! What each engine does with a command, and how long it takes: the transaction engine's half that knows bits.
 
+mod backfill;
 mod dma;
 mod footprint;
 mod matmul;

@@ -30,6 +30,8 @@ pub(super) struct Codec {
     encoder: Encoder,
     /// By stream, tile, and whether rotated: whole contexts are read again for every token.
     known: HashMap<(usize, u32, bool), Known>,
+    /// BF16 values of encoded tiles, by stream, where a backfill will want them.
+    pub(super) kept: Option<HashMap<usize, Vec<Vec<u16>>>>,
 }
 
 impl Machine {
@@ -49,9 +51,35 @@ impl Machine {
             return Err(Fault::Field { field: "tile", value: u64::from(tile), rule });
         }
         let head_dim = self.kv.setup().head_dim;
-        let values = rows::<u16>(&self.memory.scratch, from, TOKENS, head_dim)?;
-        let mode = self.kv.mode(stream);
-        let (mut place, mut cycles) = (to as usize, 0);
+        let values = rows::<u16>(&self.memory.scratch, from, TOKENS, head_dim)?.into_owned();
+        if let Some(kept) = &mut self.nkz.kept {
+            kept.entry(at).or_default().push(values.to_vec());
+        }
+        let (stored, cycles) = self.encode_tile(stream, at, tile, &values)?;
+        let mut place = to as usize;
+        for bytes in stored {
+            let size = bytes.len().next_multiple_of(UNIT);
+            let out = self.memory.scratch.write(place, size)?;
+            out[..bytes.len()].copy_from_slice(&bytes);
+            out[bytes.len()..].fill(0);
+            self.kv.enter(at, bytes.len())?;
+            self.kv.stored_bytes += size as u64;
+            place += size;
+        }
+        self.kv.raw_bytes += (2 * TOKENS * head_dim) as u64;
+        Ok(Work::of(AROUND + cycles, cycles, conflict))
+    }
+
+    /// A tile's stored column blocks, and the encoder's edges.
+    pub(super) fn encode_tile(
+        &mut self,
+        stream: Stream,
+        at: usize,
+        tile: u32,
+        values: &[u16],
+    ) -> Result<(Vec<Vec<u8>>, u64), Fault> {
+        let (mode, head_dim) = (self.kv.mode(stream), self.kv.setup().head_dim);
+        let mut cycles = 0;
         let mut stored = Vec::new();
         let mut before = None;
         for (block, &width) in self.kv.widths().iter().enumerate() {
@@ -70,17 +98,7 @@ impl Machine {
             before = Some(edges);
             stored.push(bytes);
         }
-        for bytes in stored {
-            let size = bytes.len().next_multiple_of(UNIT);
-            let out = self.memory.scratch.write(place, size)?;
-            out[..bytes.len()].copy_from_slice(&bytes);
-            out[bytes.len()..].fill(0);
-            self.kv.enter(at, bytes.len())?;
-            self.kv.stored_bytes += size as u64;
-            place += size;
-        }
-        self.kv.raw_bytes += (2 * TOKENS * head_dim) as u64;
-        Ok(Work::of(AROUND + cycles, cycles, conflict))
+        Ok((stored, cycles))
     }
 
     pub(super) fn kv_decode(
