@@ -3,9 +3,11 @@
 module cosim_tb #(
     parameter ROWS  = 4,
     parameter COLS  = 4,
-    parameter DEPTH = 16
+    parameter DEPTH = 16,
+    parameter FLOAT = 0
 );
-    localparam WEST = 20 * ROWS;
+    localparam WIDTH = (FLOAT != 0) ? 16 : 8;
+    localparam WEST = (2 * WIDTH + 4) * ROWS;
     localparam MAX_CYCLES = 65536;
 
     reg                clk = 1'b0;
@@ -19,14 +21,14 @@ module cosim_tb #(
     wire [32*COLS-1:0] sum_out;
 
     // {rst, enable, tag, keep, load, weight, swap, valid, act}
-    mvp_datapath #(.ROWS(ROWS), .COLS(COLS), .DEPTH(DEPTH)) dut (
+    mvp_datapath #(.ROWS(ROWS), .COLS(COLS), .DEPTH(DEPTH), .FLOAT(FLOAT)) dut (
         .clk        (clk),
-        .act        (word[0 +: 8*ROWS]),
-        .valid      (word[8*ROWS +: ROWS]),
-        .swap       (word[9*ROWS +: ROWS]),
-        .weight     (word[10*ROWS +: 8*ROWS]),
-        .load       (word[18*ROWS +: ROWS]),
-        .keep       (word[19*ROWS +: ROWS]),
+        .act        (word[0 +: WIDTH*ROWS]),
+        .valid      (word[WIDTH*ROWS +: ROWS]),
+        .swap       (word[(WIDTH+1)*ROWS +: ROWS]),
+        .weight     (word[(WIDTH+2)*ROWS +: WIDTH*ROWS]),
+        .load       (word[(2*WIDTH+2)*ROWS +: ROWS]),
+        .keep       (word[(2*WIDTH+3)*ROWS +: ROWS]),
         .tag_valid  (word[WEST]),
         .tag_first  (word[WEST+1]),
         .tag_last   (word[WEST+2]),

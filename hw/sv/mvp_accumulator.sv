@@ -1,10 +1,12 @@
-// Sums over k-tiles: a memory of DEPTH rows and an adder a column. Twin of mvp::Accumulator for INT32 sums.
+// Sums over k-tiles: a memory of DEPTH rows and an adder a column, INT32 or FP32. Twin of mvp::Accumulator.
 //
-// An edge reads the old sum and registers the row; the next writes their sum back, past the memory if that row is read
+// An edge reads the old sum and registers the row; LATENCY edges later their sum is written back, past the memory if that row is read
 // again on that very edge. The sum over the last k-tile is not written but handed on.
 module mvp_accumulator #(
     parameter COLS  = 4,
-    parameter DEPTH = 16
+    parameter DEPTH = 16,
+    parameter FLOAT = 0,
+    parameter LATENCY = 1                // A: from the read to the write, LATENCY - 1 registers behind the adder
 ) (
     input  wire               clk,
     input  wire               rst,         // memory contents survive it
@@ -33,8 +35,37 @@ module mvp_accumulator #(
     reg        overflow_q;
 
     wire read  = enable & tag_valid & ~tag_first;
-    wire write = enable & tag_valid_q & ~tag_last_q;
+    wire write = enable & done_valid & ~done_last;
     wire [COLS-1:0] wraps;
+
+    // Tags on their way beside the adder: link 0 is the entry's, link LATENCY - 1 that of the sum that is done.
+    localparam TAG = 29;
+    wire [TAG*LATENCY-1:0] link;
+    wire        done_valid, done_last, done_end;
+    wire [15:0] done_address;
+    wire [8:0]  done_lanes;
+    /* verilator lint_off UNUSEDSIGNAL */
+    wire        done_first;
+    /* verilator lint_on UNUSEDSIGNAL */
+    assign link[TAG-1:0] = {tag_valid_q, tag_first_q, tag_last_q, tag_end_q, tag_address_q, tag_lanes_q};
+    assign {done_valid, done_first, done_last, done_end, done_address, done_lanes} = link[TAG*(LATENCY-1) +: TAG];
+
+    genvar s;
+    generate
+        for (s = 0; s < LATENCY - 1; s = s + 1) begin : adder
+            reg        valid_q;
+            reg        first_q;
+            reg        last_q;
+            reg        end_q;
+            reg [15:0] address_q;
+            reg [8:0]  lanes_q;
+            always_ff @(posedge clk)
+                if (rst) {valid_q, first_q, last_q, end_q, address_q, lanes_q} <= {TAG{1'b0}};
+                else if (enable)
+                    {valid_q, first_q, last_q, end_q, address_q, lanes_q} <= link[TAG*s +: TAG];
+            assign link[TAG*(s+1) +: TAG] = {valid_q, first_q, last_q, end_q, address_q, lanes_q};
+        end
+    endgenerate
 
     always_ff @(posedge clk)
         if (rst) begin
@@ -55,8 +86,26 @@ module mvp_accumulator #(
             reg [31:0]  memory [0:DEPTH-1];
             reg [31:0]  rdata_q;
             reg [31:0]  row_q;
-            wire [31:0] total = row_q + rdata_q;
-            wire [31:0] sum   = tag_first_q ? row_q : total;
+            wire [31:0] total;
+            wire [31:0] sum;
+            wire [32*LATENCY-1:0] sums;
+            if (FLOAT != 0) begin : plus
+                mvp_add_fp32 fp32 (.a(rdata_q), .b(row_q), .sum(total));
+                assign wraps[c] = 1'b0;
+            end else begin : plus
+                assign total = row_q + rdata_q;
+                // Two's complement overflow: addends of one sign, a sum of the other.
+                assign wraps[c] = (c < tag_lanes_q) & (row_q[31] == rdata_q[31]) & (total[31] != row_q[31]);
+            end
+            assign sums[31:0] = tag_first_q ? row_q : total;
+            for (s = 0; s < LATENCY - 1; s = s + 1) begin : adder
+                reg [31:0] sum_q;
+                always_ff @(posedge clk)
+                    if (rst) sum_q <= 32'd0;
+                    else if (enable) sum_q <= sums[32*s +: 32];
+                assign sums[32*(s+1) +: 32] = sum_q;
+            end
+            assign sum = sums[32*(LATENCY-1) +: 32];
 
             integer i;
             initial for (i = 0; i < DEPTH; i = i + 1) memory[i] = 32'd0;
@@ -67,20 +116,18 @@ module mvp_accumulator #(
                     row_q   <= 32'd0;
                 end else begin
                     if (enable) row_q <= row_in[32*c +: 32];
-                    if (read) rdata_q <= (write && tag_address == tag_address_q) ? sum : memory[tag_address[ADDRESS-1:0]];
+                    if (read) rdata_q <= (write && tag_address == done_address) ? sum : memory[tag_address[ADDRESS-1:0]];
                 end
 
             always @(posedge clk)
-                if (write && !rst) memory[tag_address_q[ADDRESS-1:0]] <= sum;
+                if (write && !rst) memory[done_address[ADDRESS-1:0]] <= sum;
 
-            // Two's complement overflow: addends of one sign, a sum of the other.
-            assign wraps[c] = (c < tag_lanes_q) & (row_q[31] == rdata_q[31]) & (total[31] != row_q[31]);
             assign sum_out[32*c +: 32] = sum;
         end
     endgenerate
 
-    assign offers    = tag_valid_q & tag_last_q;
-    assign end_out   = tag_end_q;
-    assign lanes_out = tag_lanes_q;
+    assign offers    = done_valid & done_last;
+    assign end_out   = done_end;
+    assign lanes_out = done_lanes;
     assign overflow  = overflow_q;
 endmodule

@@ -265,7 +265,7 @@ impl Accumulator {
 
     /// Shows the registers beside the columns' INT32 path: row sums and scales, and the FP32 adders' stages.
     pub fn visit_side(&mut self, v: &mut impl Visitor) {
-        self.entry.side.visit(0, v);
+        v.scope("side", |v| self.entry.side.visit(0, v));
         if !self.config.sums_float() {
             v.scope("row_sums", |v| self.row_sums.visit(v));
         }
@@ -275,7 +275,7 @@ impl Accumulator {
         for (i, stage) in self.pipeline.iter_mut().enumerate() {
             v.scope(("adder", i), |v| {
                 stage.tag.visit(0, v);
-                stage.side.visit(0, v);
+                v.scope("side", |v| stage.side.visit(0, v));
                 stage.values.visit("sum_q".into(), v);
             });
         }

@@ -2,6 +2,8 @@
 
 use crate::cosim::{CosimError, MAX_CYCLES, Outcome, Simulator, Stimulus, compare};
 use anyhow::{Context, bail};
+use mvp::{Config, Datapath};
+use numeric::FloatFormat;
 use rtl::FaultInjector;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -15,6 +17,9 @@ pub struct Args {
     /// Shapes of the array
     #[arg(long, value_name = "RxC", value_delimiter = ',', default_value = "1x1,3x5,8x8,16x4")]
     array: Vec<String>,
+    /// Datapaths: int8, bf16
+    #[arg(long, value_name = "FORMAT", value_delimiter = ',', default_value = "int8,bf16")]
+    format: Vec<String>,
     /// Cycles of each shape
     #[arg(long, default_value_t = 4000)]
     cycles: usize,
@@ -53,10 +58,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         bail!("no twins in {}: run from the repository's root, or give --sources", args.sources.display());
     }
     let mut sound = true;
-    for shape in &args.array {
+    for (shape, format) in args.array.iter().flat_map(|shape| args.format.iter().map(move |format| (shape, format))) {
         let (rows, cols) = parse(shape)?;
-        let stimulus = Stimulus::new(rows, cols, DEPTH, args.cycles, args.seed);
-        let folder = args.out.join(shape);
+        let datapath = match format.as_str() {
+            "int8" => Datapath::Int8,
+            "bf16" => Datapath::float(FloatFormat::BF16),
+            other => bail!("--format {other}: the twins are int8 and bf16"),
+        };
+        let config = Config { rows, cols, depth: DEPTH, datapath, ..Config::default() }.checked()?;
+        let stimulus = Stimulus::new(config, args.cycles, args.seed);
+        let shape = format!("{shape}-{format}");
+        let folder = args.out.join(&shape);
         std::fs::create_dir_all(&folder).with_context(|| format!("cannot make the folder {}", folder.display()))?;
         let vectors = folder.join("stimulus.hex");
         std::fs::write(&vectors, stimulus.hex()).with_context(|| format!("cannot write {}", vectors.display()))?;
@@ -65,7 +77,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let dump = folder.join(simulator.name().to_lowercase()).with_extension("vcd");
             build.run(&vectors, args.cycles, &dump)?;
             let outcome = compare(&stimulus, &dump, None)?;
-            sound &= report(shape, simulator, &outcome) & control(&stimulus, &dump, &outcome)?;
+            sound &= report(&shape, simulator, &outcome) & control(&stimulus, &dump, &outcome)?;
         }
     }
     Ok(if sound { ExitCode::SUCCESS } else { ExitCode::FAILURE })
@@ -80,9 +92,9 @@ fn parse(shape: &str) -> anyhow::Result<(usize, usize)> {
 }
 
 fn report(shape: &str, simulator: Simulator, outcome: &Outcome) -> bool {
-    let Outcome { signals, cycles, compared, mismatches, first } = outcome;
+    let Outcome { signals, cycles, compared, mismatches, first, .. } = outcome;
     println!(
-        "{shape:>6} {:<9} {signals:>5} registers x {cycles} cycles: {compared} values compared, {mismatches} differ",
+        "{shape:>10} {:<9} {signals:>5} registers x {cycles} cycles: {compared} values compared, {mismatches} differ",
         simulator.name()
     );
     if let Some(m) = first {
@@ -97,7 +109,7 @@ fn report(shape: &str, simulator: Simulator, outcome: &Outcome) -> bool {
 /// Flips the top bit of one register half-way: the comparison must name that register and cycle.
 fn control(stimulus: &Stimulus, dump: &std::path::Path, clean: &Outcome) -> Result<bool, CosimError> {
     let cycle = stimulus.cycles.len() / 2 + 1;
-    let fault = FaultInjector { signal: clean.signals / 3, mask: 1, stuck: None };
+    let fault = FaultInjector { signal: clean.steering, mask: 1, stuck: None };
     let outcome = compare(stimulus, dump, Some((cycle, fault)))?;
     let found = outcome.first.as_ref().is_some_and(|m| m.cycle == cycle);
     match outcome.first {

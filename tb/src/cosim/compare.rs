@@ -26,6 +26,9 @@ pub struct Mismatch {
 pub struct Outcome {
     /// Registers and outputs compared in every cycle.
     pub signals: usize,
+    /// One of them whose value steers what follows: what a control run flips. The stages inside a float element are not such, for the
+    /// engine works them out from operands.
+    pub steering: usize,
     /// Cycles compared.
     pub cycles: usize,
     /// Values compared.
@@ -145,8 +148,12 @@ struct Walk {
 
 impl Visitor for Walk {
     fn enter(&mut self, name: Name) -> bool {
-        self.scope.push(name);
-        true
+        // Row sums and scales, which the twin does not have.
+        let has_twin = name.to_string() != "side";
+        if has_twin {
+            self.scope.push(name);
+        }
+        has_twin
     }
     fn leave(&mut self) {
         self.scope.pop();
@@ -168,7 +175,7 @@ impl Visitor for Walk {
 /// # Errors
 /// The dump cannot be read, ends early, or lacks a register.
 pub fn compare(stimulus: &Stimulus, dump: &Path, fault: Option<(usize, FaultInjector)>) -> Result<Outcome, CosimError> {
-    let mut engine = Datapath::new(stimulus.rows, stimulus.cols, stimulus.depth);
+    let mut engine = Datapath::new(stimulus.config);
     let mut twin = Dump::open(dump)?;
     let mut walk = Walk { declare: true, ..Walk::default() };
     engine.visit(&mut walk);
@@ -178,7 +185,10 @@ pub fn compare(stimulus: &Stimulus, dump: &Path, fault: Option<(usize, FaultInje
         twin.paths.get(&name).copied().ok_or_else(|| CosimError::NoTwin { path: path.clone(), twin: name })
     });
     let slots: Vec<usize> = slots.collect::<Result<_, _>>()?;
-    let mut outcome = Outcome { signals: slots.len(), ..Outcome::default() };
+    let steers = |(path, _): &(String, u32)| path.starts_with("array.") && !path.contains(".mac.");
+    let all: Vec<usize> = (0..slots.len()).filter(|&i| steers(&walk.signals[i])).collect();
+    let steering = all.get(all.len() / 3).copied().unwrap_or_default();
+    let mut outcome = Outcome { signals: slots.len(), steering, ..Outcome::default() };
     for (cycle, wires) in stimulus.cycles.iter().enumerate() {
         if let Some((_, fault)) = fault.filter(|(at, _)| *at == cycle) {
             fault.inject(&mut engine);
@@ -218,12 +228,13 @@ pub fn compare(stimulus: &Stimulus, dump: &Path, fault: Option<(usize, FaultInje
 #[cfg(test)]
 mod tests {
     use super::*;
+    use mvp::Config;
     use std::path::PathBuf;
     use vcd::{TimescaleUnit, Value, VarType};
 
     /// Plays the twin: dumps the engine's own values under the twin's names; signal `unknown` is never given a value.
     fn dump(stimulus: &Stimulus, cycles: usize, unknown: Option<usize>) -> PathBuf {
-        let mut engine = Datapath::new(stimulus.rows, stimulus.cols, stimulus.depth);
+        let mut engine = Datapath::new(stimulus.config);
         let mut walk = Walk { declare: true, ..Walk::default() };
         engine.visit(&mut walk);
         let mut out = vcd::Writer::new(Vec::new());
@@ -256,7 +267,8 @@ mod tests {
 
     #[test]
     fn a_flipped_bit_an_unknown_and_a_short_dump_are_found() {
-        let stimulus = Stimulus::new(2, 3, 16, 200, 3);
+        let config = Config { rows: 2, cols: 3, depth: 16, ..Config::default() };
+        let stimulus = Stimulus::new(config, 200, 3);
         let same = dump(&stimulus, 200, None);
         let clean = compare(&stimulus, &same, None).unwrap();
         assert_eq!((clean.mismatches, clean.cycles), (0, 199));
@@ -275,7 +287,7 @@ mod tests {
         let short = dump(&stimulus, 150, None);
         assert!(matches!(compare(&stimulus, &short, None), Err(CosimError::Short(cycle)) if cycle > 149));
 
-        let other = Stimulus::new(3, 3, 16, 200, 3);
+        let other = Stimulus::new(Config { rows: 3, ..config }, 200, 3);
         assert!(matches!(compare(&other, &same, None), Err(CosimError::NoTwin { .. })));
         [same, silent, short].iter().for_each(|path| std::fs::remove_file(path).unwrap());
     }

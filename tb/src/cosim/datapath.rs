@@ -4,34 +4,41 @@ use rtl::{Format, Module, Visitor};
 
 /// Feeder, array, deskew and accumulator of the cycle engine, wired as hw/sv/mvp_datapath.sv wires its own.
 pub struct Datapath {
+    is_float: bool,
     feeder: Feeder,
     array: Array,
     deskew: Deskew,
     accumulator: Accumulator,
     west: Vec<WestRow>,
     sum: OutRow,
+    /// Whether a finished row stood at the output before the last edge.
+    offered: bool,
 }
 
 impl Datapath {
-    /// A datapath of R×C with D accumulator rows, reset.
-    pub fn new(rows: usize, cols: usize, depth: usize) -> Self {
-        let config = Config { rows, cols, depth, ..Config::default() };
+    /// A datapath of the configuration, reset.
+    pub fn new(config: Config) -> Self {
         Self {
+            is_float: config.sums_float(),
             feeder: Feeder::new(config),
             array: Array::new(config),
-            deskew: Deskew::new(cols),
+            deskew: Deskew::new(config.cols),
             accumulator: Accumulator::new(config),
-            west: Vec::with_capacity(rows),
-            sum: OutRow::blank(cols),
+            west: Vec::with_capacity(config.rows),
+            sum: OutRow::blank(config.cols),
+            offered: false,
         }
     }
 }
 
 impl Module for Datapath {
     type In<'a> = Cycle;
-    type Out<'a> = ();
+    type Out<'a> = Option<&'a OutRow>;
 
-    fn out(&self) {}
+    /// The row that stood at the output before the last edge.
+    fn out(&self) -> Option<&OutRow> {
+        self.offered.then_some(&self.sum)
+    }
 
     fn clock(&mut self, i: &Cycle) {
         if i.reset {
@@ -39,6 +46,7 @@ impl Module for Datapath {
         }
         self.feeder.west(&i.rows, &mut self.west);
         self.accumulator.sum(&mut self.sum);
+        self.offered = self.accumulator.offers();
         let south = self.array.out();
         let row = self.deskew.row(&south);
         let (side, scales) = (Side::default(), None);
@@ -61,6 +69,9 @@ impl Module for Datapath {
         v.scope("array", |v| self.array.visit(v));
         v.scope("deskew", |v| self.deskew.visit(v));
         v.scope("accumulator", |v| self.accumulator.visit(v));
+        if self.is_float {
+            v.scope("accumulator_side", |v| self.accumulator.visit_side(v));
+        }
         self.accumulator.sum(&mut self.sum);
         let offers = self.accumulator.offers();
         v.scope("out", |v| {
@@ -84,7 +95,18 @@ pub fn twin_path(path: &str) -> String {
     let twin = match parts.as_slice() {
         ["array", row, pe, register] => {
             let ((_, r), (_, c)) = (indexed(row).unwrap_or_default(), indexed(pe).unwrap_or_default());
-            Some(format!("array.row[{r}].col[{c}].pe.{register}"))
+            let sum = if *register == "psum_q" { "sum." } else { "" };
+            Some(format!("array.row[{r}].col[{c}].pe.{sum}{register}"))
+        }
+        ["array", row, pe, "mac", stage, register] => {
+            let ((_, r), (_, c)) = (indexed(row).unwrap_or_default(), indexed(pe).unwrap_or_default());
+            Some(format!("array.row[{r}].col[{c}].pe.sum.mac.{stage}_{register}"))
+        }
+        ["accumulator_side", adder, register] => {
+            indexed(adder).zip(indexed(register)).map(|((_, stage), (name, c))| match name {
+                "sum_q" => format!("accumulator.lane[{c}].adder[{stage}].{name}"),
+                _ => format!("accumulator.adder[{stage}].{name}"),
+            })
         }
         [delay @ ("feeder" | "deskew"), lane, stage] => indexed(lane)
             .zip(indexed(stage))
@@ -107,7 +129,11 @@ mod tests {
     #[test]
     fn names_of_the_twin() {
         for (path, twin) in [
-            ("array.row_3.pe_15.psum_q", "array.row[3].col[15].pe.psum_q"),
+            ("array.row_3.pe_15.psum_q", "array.row[3].col[15].pe.sum.psum_q"),
+            ("array.row_3.pe_15.act_q", "array.row[3].col[15].pe.act_q"),
+            ("array.row_3.pe_15.mac.stage_1.hi_low_q", "array.row[3].col[15].pe.sum.mac.stage_1_hi_low_q"),
+            ("accumulator_side.adder_2.sum_q_5", "accumulator.lane[5].adder[2].sum_q"),
+            ("accumulator_side.adder_2.last_q_0", "accumulator.adder[2].last_q"),
             ("feeder.row_2.act_q_1", "feeder.row[2].stage[1].act_q"),
             ("deskew.col_0.psum_q_12", "deskew.col[0].stage[12].psum_q"),
             ("accumulator.tag.address_q_0", "accumulator.tag_address_q"),

@@ -10,8 +10,8 @@ mod stimulus;
 
 pub use compare::{Mismatch, Outcome, compare};
 pub use datapath::{Datapath, twin_path};
-pub use simulator::{Build, Simulator};
-pub use stimulus::{Cycle, Stimulus};
+pub use simulator::{Build, MODULES, Simulator};
+pub use stimulus::{Cycle, Stimulus, Tiles, schedule};
 
 use std::path::PathBuf;
 

@@ -1,4 +1,5 @@
 use super::{CosimError, Stimulus};
+use mvp::Config;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -19,8 +20,20 @@ pub struct Build {
 }
 
 /// The twin's modules, leaves first.
-const MODULES: [&str; 6] =
-    ["mvp_pe.sv", "mvp_array.sv", "mvp_feeder.sv", "mvp_deskew.sv", "mvp_accumulator.sv", "mvp_datapath.sv"];
+pub const MODULES: [&str; 12] = [
+    "mvp_unpack_fp32.sv",
+    "mvp_align.sv",
+    "mvp_add.sv",
+    "mvp_round.sv",
+    "mvp_add_fp32.sv",
+    "mvp_mac_bf16.sv",
+    "mvp_pe.sv",
+    "mvp_array.sv",
+    "mvp_feeder.sv",
+    "mvp_deskew.sv",
+    "mvp_accumulator.sv",
+    "mvp_datapath.sv",
+];
 
 /// Lines of a failed program's output that are shown.
 const TAIL: usize = 12;
@@ -45,7 +58,8 @@ impl Simulator {
     /// # Errors
     /// The simulator is missing, or refuses.
     pub fn build(self, sources: &Path, folder: &Path, shape: &Stimulus) -> Result<Build, CosimError> {
-        let Stimulus { rows, cols, depth, .. } = shape;
+        let Config { rows, cols, depth, datapath, .. } = shape.config;
+        let float = u8::from(datapath.is_float());
         std::fs::create_dir_all(folder).map_err(|source| CosimError::File { path: folder.into(), source })?;
         let files = MODULES.iter().chain(&["cosim_tb.sv"]).map(|f| sources.join(f));
         let program = match self {
@@ -54,6 +68,7 @@ impl Simulator {
                 let mut command = Command::new("verilator");
                 command.args(["--binary", "--trace", "--timescale", "1ns/1ns", "-O3", "--top-module", "cosim_tb"]);
                 command.args([format!("-GROWS={rows}"), format!("-GCOLS={cols}"), format!("-GDEPTH={depth}")]);
+                command.arg(format!("-GFLOAT={float}"));
                 run("verilator", command.arg("-Mdir").arg(&folder).args(files))?;
                 folder.join("Vcosim_tb")
             }
@@ -61,7 +76,7 @@ impl Simulator {
                 let program = folder.join("cosim.vvp");
                 let mut command = Command::new("iverilog");
                 command.args(["-g2012", "-Wall", "-s", "cosim_tb"]);
-                for (name, value) in [("ROWS", rows), ("COLS", cols), ("DEPTH", depth)] {
+                for (name, value) in [("ROWS", rows), ("COLS", cols), ("DEPTH", depth), ("FLOAT", float.into())] {
                     command.arg(format!("-Pcosim_tb.{name}={value}"));
                 }
                 run("iverilog", command.arg("-o").arg(&program).args(files))?;

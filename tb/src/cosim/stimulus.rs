@@ -1,4 +1,4 @@
-use mvp::{Tag, WestRow};
+use mvp::{Code, Config, Datapath, Tag, WestRow};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::fmt::Write;
@@ -19,12 +19,8 @@ pub struct Cycle {
 /// Cycles for an array of a given shape, from a seed.
 #[derive(Clone, Debug)]
 pub struct Stimulus {
-    /// R.
-    pub rows: usize,
-    /// C.
-    pub cols: usize,
-    /// D.
-    pub depth: usize,
+    /// The twin's shape, INT8 or BF16 with L = A = 4.
+    pub config: Config,
     /// One entry a cycle; the first resets.
     pub cycles: Vec<Cycle>,
 }
@@ -32,9 +28,9 @@ pub struct Stimulus {
 impl Stimulus {
     /// Half of the cycles are GEMM tiles in their schedule, with stalls; half are any wires at all. A reset comes in the middle
     /// of each.
-    pub fn new(rows: usize, cols: usize, depth: usize, cycles: usize, seed: u64) -> Self {
+    pub fn new(config: Config, cycles: usize, seed: u64) -> Self {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-        let mut this = Self { rows, cols, depth, cycles: Vec::with_capacity(cycles) };
+        let mut this = Self { config, cycles: Vec::with_capacity(cycles) };
         for (end, tiles) in [(cycles / 4, true), (cycles / 2, false), (3 * cycles / 4, true), (cycles, false)] {
             let mut reset = this.wild(&mut rng);
             reset.reset = true;
@@ -62,12 +58,13 @@ impl Stimulus {
 
     /// Any wires at all.
     fn wild(&self, rng: &mut Xoshiro256PlusPlus) -> Cycle {
-        let rows = (0..self.rows)
+        let Config { rows, cols, depth, datapath, .. } = self.config;
+        let rows = (0..rows)
             .map(|_| WestRow {
-                act: operand(rng) as _,
+                act: operand(datapath, rng),
                 valid: rng.random_bool(0.7),
                 swap: rng.random_bool(0.2),
-                weight: operand(rng) as _,
+                weight: operand(datapath, rng),
                 load: rng.random_bool(0.5),
                 keep: rng.random_bool(0.7),
             })
@@ -77,43 +74,19 @@ impl Stimulus {
             first: rng.random_bool(0.2),
             last: rng.random_bool(0.2),
             end: rng.random_bool(0.1),
-            address: rng.random_range(0..self.depth.min(4)) as u16,
-            lanes: rng.random_range(0..=self.cols) as u16,
+            address: rng.random_range(0..depth.min(4)) as u16,
+            lanes: rng.random_range(0..=cols) as u16,
         };
         Cycle { reset: false, enable: rng.random_bool(0.9), rows, tag }
     }
 
-    /// A job of a few tiles: tile f + 1 follows f after max(M, C) steps, its weights entering under f.
+    /// A job of a few tiles.
     fn gemm(&self, rng: &mut Xoshiro256PlusPlus) -> Vec<Cycle> {
-        let Self { rows, cols, depth, .. } = *self;
+        let Config { rows, cols, depth, .. } = self.config;
         let (m, tiles) = (rng.random_range(1..=(2 * cols).min(depth)), rng.random_range(1..=4usize));
-        let (span, latency) = (m.max(cols), rows + cols - 1);
         let last_depth = rng.random_range(1..=rows);
         let lanes = rng.random_range(1..=cols) as u16;
-        let idle = Cycle { reset: false, enable: true, rows: vec![WestRow::default(); rows], tag: Tag::default() };
-        let mut steps = vec![idle; cols + (tiles - 1) * span + m + latency + 1];
-        for f in 0..tiles {
-            let (load, start) = if f == 0 { (0, cols) } else { (cols + (f - 1) * span, cols + f * span) };
-            for slot in 0..cols {
-                for wires in &mut steps[load + slot].rows {
-                    (wires.load, wires.keep, wires.weight) = (true, slot > 0, operand(rng) as _);
-                }
-            }
-            let valid = if f + 1 == tiles { last_depth } else { rows };
-            for row in 0..m {
-                let step = &mut steps[start + row];
-                for (r, wires) in step.rows.iter_mut().enumerate() {
-                    wires.swap = row == 0;
-                    if r < valid {
-                        (wires.valid, wires.act) = (true, operand(rng) as _);
-                    }
-                }
-                let (first, last) = (f == 0, f + 1 == tiles);
-                let end = last && row + 1 == m;
-                steps[start + row + latency].tag = Tag { valid: true, first, last, end, address: row as u16, lanes };
-            }
-        }
-        steps
+        schedule(self.config, &Tiles { m, panels: 1, tiles, last_depth, lanes }, rng)
     }
 
     /// The stimulus as `$readmemh` reads it: one word a cycle, {reset, enable, tag, keep, load, weight, swap, valid, act}.
@@ -121,10 +94,11 @@ impl Stimulus {
         let mut text = String::new();
         for cycle in &self.cycles {
             let mut word = Word::default();
-            cycle.rows.iter().for_each(|w| word.push(8, u64::from(w.act as u8)));
+            let width = self.config.datapath.act_width();
+            cycle.rows.iter().for_each(|w| word.push(width, w.act as u64));
             cycle.rows.iter().for_each(|w| word.push(1, w.valid.into()));
             cycle.rows.iter().for_each(|w| word.push(1, w.swap.into()));
-            cycle.rows.iter().for_each(|w| word.push(8, u64::from(w.weight as u8)));
+            cycle.rows.iter().for_each(|w| word.push(width, w.weight as u64));
             cycle.rows.iter().for_each(|w| word.push(1, w.load.into()));
             cycle.rows.iter().for_each(|w| word.push(1, w.keep.into()));
             let Tag { valid, first, last, end, address, lanes, .. } = cycle.tag;
@@ -139,9 +113,64 @@ impl Stimulus {
     }
 }
 
-/// An operand, the extremes among them.
-fn operand(rng: &mut Xoshiro256PlusPlus) -> i8 {
-    if rng.random_bool(0.3) { [-128, -128, -127, -1, 1, 127][rng.random_range(0..6)] } else { rng.random() }
+/// Tiles of a job.
+#[derive(Clone, Copy, Debug)]
+pub struct Tiles {
+    /// Rows that pass over each.
+    pub m: usize,
+    /// n-tiles.
+    pub panels: usize,
+    /// k-tiles of each n-tile.
+    pub tiles: usize,
+    /// Rows of elements that the last k-tile uses.
+    pub last_depth: usize,
+    /// Columns that count.
+    pub lanes: u16,
+}
+
+/// The wires of a job in its schedule: tile f + 1 follows f after max(M, C, A) cycles, its weights entering under f.
+pub fn schedule(config: Config, job: &Tiles, rng: &mut Xoshiro256PlusPlus) -> Vec<Cycle> {
+    let Config { rows, cols, datapath, .. } = config;
+    let Tiles { m, panels, tiles, last_depth, lanes } = *job;
+    let span = m.max(cols).max(config.accumulator_latency());
+    let latency = rows * config.mac_latency() + cols - 1;
+    let all = panels * tiles;
+    let idle = Cycle { reset: false, enable: true, rows: vec![WestRow::default(); rows], tag: Tag::default() };
+    let mut steps = vec![idle; cols + (all - 1) * span + m + latency + config.accumulator_latency()];
+    for f in 0..all {
+        let (load, start) = if f == 0 { (0, cols) } else { (cols + (f - 1) * span, cols + f * span) };
+        for slot in 0..cols {
+            for wires in &mut steps[load + slot].rows {
+                (wires.load, wires.keep, wires.weight) = (true, slot > 0, operand(datapath, rng));
+            }
+        }
+        let (first, last) = (f % tiles == 0, f % tiles + 1 == tiles);
+        let valid = if last { last_depth } else { rows };
+        for row in 0..m {
+            let step = &mut steps[start + row];
+            for (r, wires) in step.rows.iter_mut().enumerate() {
+                wires.swap = row == 0;
+                if r < valid {
+                    (wires.valid, wires.act) = (true, operand(datapath, rng));
+                }
+            }
+            let end = f + 1 == all && row + 1 == m;
+            steps[start + row + latency].tag = Tag { valid: true, first, last, end, address: row as u16, lanes };
+        }
+    }
+    steps
+}
+
+/// An operand, the extremes among them: of BF16 zeros, subnormals, the largest, infinities, NaNs, and numbers near one.
+fn operand(datapath: Datapath, rng: &mut Xoshiro256PlusPlus) -> Code {
+    const BF16: [u16; 10] = [0, 0x8000, 0x0001, 0x807f, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fa0];
+    match (datapath, rng.random_range(0..10)) {
+        (Datapath::Float { .. }, 0) => BF16[rng.random_range(0..BF16.len())] as Code,
+        (Datapath::Float { .. }, 1..4) => rng.random(),
+        (Datapath::Float { .. }, _) => (rng.random_range(0x3e00..0x4080) | rng.random::<u16>() & 0x8000) as Code,
+        (_, 0..3) => [-128, -128, -127, -1, 1, 127][rng.random_range(0..6)],
+        _ => rng.random::<i8>().into(),
+    }
 }
 
 /// Bits, least significant first.
@@ -173,9 +202,10 @@ mod tests {
 
     #[test]
     fn the_same_seed_gives_the_same_cycles_and_each_part_resets() {
-        let a = Stimulus::new(3, 4, 16, 400, 7);
-        assert_eq!(a.cycles, Stimulus::new(3, 4, 16, 400, 7).cycles);
-        assert_ne!(a.cycles, Stimulus::new(3, 4, 16, 400, 8).cycles);
+        let config = Config { rows: 3, cols: 4, depth: 16, ..Config::default() };
+        let a = Stimulus::new(config, 400, 7);
+        assert_eq!(a.cycles, Stimulus::new(config, 400, 7).cycles);
+        assert_ne!(a.cycles, Stimulus::new(config, 400, 8).cycles);
         let resets: Vec<_> = (0..400).filter(|&c| a.cycles[c].reset).collect();
         assert_eq!(resets, [0, 100, 200, 300]);
         assert!(a.hex().lines().all(|l| l.len() == (20 * 3 + 31usize).div_ceil(4)));

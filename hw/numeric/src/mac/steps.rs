@@ -174,8 +174,9 @@ pub(super) fn unpack(a_format: FloatFormat, a: u32, b_format: FloatFormat, b: u3
         }
         () => Bypass::No,
     };
-    let p_exp = if zero { ZERO_EXP } else { a.exp + b.exp + 1 };
     let p_sig = a.sig as u64 * b.sig as u64;
+    // Nothing to align in a zero, an infinity or a NaN; their exponents' sum would not fit 11 bits.
+    let p_exp = if p_sig == 0 { ZERO_EXP } else { a.exp + b.exp + 1 };
     Unpack { p_sign, p_exp, p_sig, c_sign: c.sign, c_exp: c.exp, c_sig: c.sig, bypass, invalid }
 }
 
