@@ -1,3 +1,4 @@
+use super::reduce::map;
 use crate::VectorError;
 use crate::error::same;
 use crate::function::Function;
@@ -18,7 +19,7 @@ impl Kernel for Apply<'_> {
         macro_rules! each {
             ($($f:ident),+) => {
                 match function {
-                    $(Function::$f => out.iter_mut().zip(x).for_each(|(y, x)| *y = Function::$f.value::<FMA>(*x)),)+
+                    $(Function::$f => map(x, x, out, |x, _| Function::$f.value::<FMA>(x)),)+
                 }
             };
         }
@@ -104,9 +105,7 @@ impl Kernel for SwiGlu<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for ((out, gate), up) in self.out.iter_mut().zip(self.gate).zip(self.up) {
-            *out = canonical(Function::Silu.value::<FMA>(*gate) * up);
-        }
+        map(self.gate, self.up, self.out, |gate, up| canonical(Function::Silu.value::<FMA>(gate) * up));
     }
 }
 

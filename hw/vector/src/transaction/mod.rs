@@ -15,5 +15,5 @@ pub use elementwise::{add, function, multiply, scale, silu, swiglu};
 pub use norm::rms_norm;
 pub use peak::{Peak, argmax};
 pub use quantise::{absmax, quantise};
-pub use rope::{rope, rope_bf16, sin_cos};
+pub use rope::{Rope, rope, sin_cos};
 pub use softmax::{Mask, softmax};

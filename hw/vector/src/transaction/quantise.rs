@@ -60,11 +60,24 @@ pub fn quantise<W: Word>(
     same("codes", codes.len(), x.len())?;
     same("scales", scales.len(), x.len() / group)?;
     let coder = Coder::new(format);
-    let mut scaled = vec![0f32; group];
-    for ((x, codes), scale) in x.chunks_exact(group).zip(codes.chunks_exact_mut(group)).zip(scales) {
-        let factor;
-        (*scale, factor) = dispatch(Scales { quantum, x });
-        coder.group(x, factor, &mut scaled, codes, flags);
+    // Float codes are made a row at a time: the encoder likes long slices.
+    let mut scaled = vec![0f32; len];
+    let each_row = x.chunks_exact(len).zip(codes.chunks_exact_mut(len)).zip(scales.chunks_exact_mut(len / group));
+    for ((x, codes), scales) in each_row {
+        let groups = x.chunks_exact(group).zip(codes.chunks_exact_mut(group)).zip(scales);
+        for (((x, codes), scale), scaled) in groups.zip(scaled.chunks_exact_mut(group)) {
+            let factor;
+            (*scale, factor) = dispatch(Scales { quantum, x });
+            match &coder {
+                Coder::Float(_) => dispatch(Multiply { x, factor, scaled }),
+                Coder::Whole(format) => wholes(*format, x, factor, codes, flags),
+                Coder::Each(format) => each(*format, x, factor, codes, flags),
+            }
+        }
+        if let Coder::Float(encoder) = &coder {
+            let encoded = encoder.encode_slice(&scaled, codes, flags);
+            debug_assert!(encoded.is_ok(), "both are a row");
+        }
     }
     Ok(())
 }
@@ -103,24 +116,14 @@ impl Coder {
             _ => Coder::Each(format),
         }
     }
+}
 
-    fn group<W: Word>(&self, x: &[f32], factor: f32, scaled: &mut [f32], codes: &mut [W], flags: &mut Flags) {
-        match self {
-            Coder::Float(encoder) => {
-                dispatch(Multiply { x, factor, scaled });
-                let encoded = encoder.encode_slice(scaled, codes, flags);
-                debug_assert!(encoded.is_ok(), "both are a group");
-            }
-            Coder::Whole(format) => {
-                let (finite, exact) = dispatch(Wholes { x, factor, codes });
-                if !finite {
-                    each(*format, x, factor, codes, flags);
-                } else if !exact {
-                    *flags |= Flags::INEXACT;
-                }
-            }
-            Coder::Each(format) => each(*format, x, factor, codes, flags),
-        }
+fn wholes<W: Word>(format: Format, x: &[f32], factor: f32, codes: &mut [W], flags: &mut Flags) {
+    let (finite, exact) = dispatch(Wholes { x, factor, codes });
+    if !finite {
+        each(format, x, factor, codes, flags);
+    } else if !exact {
+        *flags |= Flags::INEXACT;
     }
 }
 

@@ -55,3 +55,34 @@ pub(crate) fn larger_magnitude(a: f32, b: f32) -> f32 {
     let b = b.abs();
     if b > a && b < f32::INFINITY { b } else { a }
 }
+
+/// Values of a block.
+const BLOCK: usize = 64;
+
+/// `out[i] = f(x[i], y[i])`. A block lies in an array of its own, which nothing else can touch: so the compiler knows that a
+/// store never changes a table, and makes vectors of it all.
+#[inline(always)]
+pub(super) fn map(x: &[f32], y: &[f32], out: &mut [f32], f: impl Fn(f32, f32) -> f32) {
+    for ((x, y), out) in x.chunks(BLOCK).zip(y.chunks(BLOCK)).zip(out.chunks_mut(BLOCK)) {
+        let (mut a, mut b) = ([0f32; BLOCK], [0f32; BLOCK]);
+        a[..x.len()].copy_from_slice(x);
+        b[..y.len()].copy_from_slice(y);
+        for (a, b) in a.iter_mut().zip(&b) {
+            *a = f(*a, *b);
+        }
+        out.copy_from_slice(&a[..out.len()]);
+    }
+}
+
+/// [`map`] in place.
+#[inline(always)]
+pub(super) fn update(values: &mut [f32], f: impl Fn(f32) -> f32) {
+    for values in values.chunks_mut(BLOCK) {
+        let mut a = [0f32; BLOCK];
+        a[..values.len()].copy_from_slice(values);
+        for a in &mut a {
+            *a = f(*a);
+        }
+        values.copy_from_slice(&a[..values.len()]);
+    }
+}

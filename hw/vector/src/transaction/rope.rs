@@ -17,11 +17,20 @@ impl Kernel for Turns<'_> {
 
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        for ((sin, cos), f) in self.sin.iter_mut().zip(self.cos).zip(self.frequencies) {
-            let mut l = Lane { s: self.position, b: *f, ..Lane::default() };
-            product_angle::<FMA>(&mut l);
-            sine_cosine::<FMA>(&mut l);
-            (*sin, *cos) = (canonical(l.a), canonical(l.b));
+        const BLOCK: usize = 32;
+        let parts = self.sin.chunks_mut(BLOCK).zip(self.cos.chunks_mut(BLOCK)).zip(self.frequencies.chunks(BLOCK));
+        for ((sin, cos), f) in parts {
+            // In arrays of their own, as in `reduce::map`.
+            let (mut a, mut b) = ([0f32; BLOCK], [0f32; BLOCK]);
+            a[..f.len()].copy_from_slice(f);
+            for (a, b) in a.iter_mut().zip(&mut b) {
+                let mut l = Lane { s: self.position, b: *a, ..Lane::default() };
+                product_angle::<FMA>(&mut l);
+                sine_cosine::<FMA>(&mut l);
+                (*a, *b) = (canonical(l.a), canonical(l.b));
+            }
+            sin.copy_from_slice(&a[..f.len()]);
+            cos.copy_from_slice(&b[..f.len()]);
         }
     }
 }
@@ -83,13 +92,96 @@ fn pair<const FMA: bool>(x: f32, y: f32, sin: f32, cos: f32) -> (f32, f32) {
     (turned(x, y, true), turned(y, x, false))
 }
 
-/// Turns rows of `2 · frequencies.len()` values: pair i of row r by `positions.at(r) · frequencies[i]` radians.
-///
-/// The angle is the exact product; sine and cosine are the unit's own ([`sin_cos`]). Frequencies are FP32 radians a position, so any
-/// scaling of them is the host's.
+/// The frequency memory, and the sines and cosines of positions that were used: they do not depend on the row that is turned, so the
+/// simulation makes them once.
+#[derive(Clone, Debug)]
+pub struct Rope {
+    pairing: Pairing,
+    /// FP32 radians a position, one a pair.
+    frequencies: Vec<f32>,
+    /// For each position from 0 up, the sines and then the cosines.
+    known: Vec<f32>,
+    /// Of one position beyond [`Rope::KEPT`].
+    other: Vec<f32>,
+}
+
+impl Rope {
+    /// Positions whose angles are kept.
+    const KEPT: usize = 1 << 17;
+
+    /// For rows of `2 · frequencies.len()` values; frequencies are FP32 radians a position, so any scaling of them is the host's.
+    ///
+    /// # Errors
+    /// If the frequency memory has no room for so many.
+    pub fn new(pairing: Pairing, frequencies: &[f32]) -> Result<Rope, VectorError> {
+        check_head(2 * frequencies.len())?;
+        let other = vec![0.0; 2 * frequencies.len()];
+        Ok(Rope { pairing, frequencies: frequencies.to_vec(), known: Vec::new(), other })
+    }
+
+    fn make(position: usize, frequencies: &[f32], angles: &mut [f32]) {
+        let (sin, cos) = angles.split_at_mut(frequencies.len());
+        dispatch(Turns { position: position as f32, frequencies, sin, cos });
+    }
+
+    /// Sines and cosines of a position.
+    fn angles(&mut self, position: usize) -> (&[f32], &[f32]) {
+        let (pairs, len) = (self.frequencies.len(), 2 * self.frequencies.len());
+        if position >= Rope::KEPT {
+            Rope::make(position, &self.frequencies, &mut self.other);
+            return self.other.split_at(pairs);
+        }
+        let from = self.known.len() / len;
+        if position >= from {
+            self.known.resize((position + 1) * len, 0.0);
+            for (position, angles) in self.known.chunks_exact_mut(len).enumerate().skip(from) {
+                Rope::make(position, &self.frequencies, angles);
+            }
+        }
+        self.known[position * len..][..len].split_at(pairs)
+    }
+
+    /// Turns pair i of row r by `positions.at(r) · frequencies[i]` radians, the exact product, whose sine and cosine are the unit's own
+    /// ([`sin_cos`]).
+    ///
+    /// # Errors
+    /// If the operands are not rows of one length, or a position is beyond 2^24.
+    pub fn turn(&mut self, positions: Ramp, x: &[f32], out: &mut [f32]) -> Result<(), VectorError> {
+        let (len, pairing) = (2 * self.frequencies.len(), self.pairing);
+        check_positions(positions, rows(x.len(), len)?)?;
+        same("out", out.len(), x.len())?;
+        for (row, (x, out)) in x.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
+            let (sin, cos) = self.angles(positions.at(row));
+            dispatch(Turn { pairing, sin, cos, x, out });
+        }
+        Ok(())
+    }
+
+    /// [`turn`](Rope::turn) from BF16 to BF16, rounded once: the rotate unit on the cache's read path.
+    ///
+    /// # Errors
+    /// As [`turn`](Rope::turn).
+    pub fn turn_bf16(&mut self, positions: Ramp, codes: &[u16], out: &mut [u16]) -> Result<(), VectorError> {
+        let (len, pairing) = (2 * self.frequencies.len(), self.pairing);
+        check_positions(positions, rows(codes.len(), len)?)?;
+        same("out", out.len(), codes.len())?;
+        let (mut values, mut turned) = (vec![0f32; len], vec![0f32; len]);
+        let encoder = Encoder::new(FloatFormat::BF16, Mode::IEEE);
+        for (row, (codes, out)) in codes.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
+            let (sin, cos) = self.angles(positions.at(row));
+            let decoded = decode_bf16_slice(codes, &mut values);
+            dispatch(Turn { pairing, sin, cos, x: &values, out: &mut turned });
+            let encoded = encoder.encode_slice(&turned, out, &mut Flags::default());
+            debug_assert!(decoded.is_ok() && encoded.is_ok(), "all are a row");
+        }
+        Ok(())
+    }
+}
+
+/// [`Rope::turn`], once: makes the angles of the rows' positions only.
 ///
 /// # Errors
-/// If the operands are not rows of that length, or a position is beyond 2^24.
+/// As [`Rope::new`] and [`Rope::turn`].
 pub fn rope(
     pairing: Pairing,
     positions: Ramp,
@@ -97,41 +189,18 @@ pub fn rope(
     x: &[f32],
     out: &mut [f32],
 ) -> Result<(), VectorError> {
-    let (pairs, len) = (frequencies.len(), 2 * frequencies.len());
-    check_head(len)?;
+    check_head(2 * frequencies.len())?;
+    let len = 2 * frequencies.len();
     check_positions(positions, rows(x.len(), len)?)?;
     same("out", out.len(), x.len())?;
-    let mut angles = vec![0f32; len];
-    let (sin, cos) = angles.split_at_mut(pairs);
-    let mut at = None;
+    let (mut at, mut angles) = (None, vec![0f32; len]);
     for (row, (x, out)) in x.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
         let position = positions.at(row);
         if at.replace(position) != Some(position) {
-            dispatch(Turns { position: position as f32, frequencies, sin, cos });
+            Rope::make(position, frequencies, &mut angles);
         }
+        let (sin, cos) = angles.split_at(frequencies.len());
         dispatch(Turn { pairing, sin, cos, x, out });
     }
-    Ok(())
-}
-
-/// [`rope`] from BF16 to BF16, rounded once: the rotate unit on the cache's read path.
-///
-/// # Errors
-/// As [`rope`].
-pub fn rope_bf16(
-    pairing: Pairing,
-    positions: Ramp,
-    frequencies: &[f32],
-    codes: &[u16],
-    out: &mut [u16],
-) -> Result<(), VectorError> {
-    same("out", out.len(), codes.len())?;
-    let mut values = vec![0f32; codes.len()];
-    let mut turned = vec![0f32; codes.len()];
-    let decoded = decode_bf16_slice(codes, &mut values);
-    debug_assert!(decoded.is_ok(), "both have the codes' length");
-    rope(pairing, positions, frequencies, &values, &mut turned)?;
-    let encoded = Encoder::new(FloatFormat::BF16, Mode::IEEE).encode_slice(&turned, out, &mut Flags::default());
-    debug_assert!(encoded.is_ok(), "both have the codes' length");
     Ok(())
 }

@@ -1,4 +1,4 @@
-use super::reduce::{fold, larger, tree, with_partials};
+use super::reduce::{fold, larger, tree, update, with_partials};
 use crate::error::{rows, same};
 use crate::function::{Lane, exp, reciprocal};
 use crate::{Algorithm, Config, Ramp, VectorError, steps};
@@ -88,7 +88,7 @@ impl<const P: usize> Kernel for Softmax<'_, P> {
         let (maximum, sum) = match algorithm {
             Algorithm::ThreePass => {
                 let maximum = tree(fold(z, [f32::NEG_INFINITY; P], larger), larger);
-                z.iter_mut().for_each(|z| *z = exponential::<FMA>(*z, maximum));
+                update(z, |z| exponential::<FMA>(z, maximum));
                 let sum = tree(fold(z, [0f32; P], |sum, e| sum + e), |a, b| a + b);
                 (maximum, sum)
             }
@@ -97,11 +97,14 @@ impl<const P: usize> Kernel for Softmax<'_, P> {
         let mut l = Lane { a: sum, ..Lane::default() };
         reciprocal::<FMA>(&mut l);
         let s = l.a;
-        for z in z {
-            let e = if algorithm == Algorithm::Online { exponential::<FMA>(*z, maximum) } else { *z };
-            let mut l = Lane { a: e, s, ..Lane::default() };
+        let weigh = |a| {
+            let mut l = Lane { a, s, ..Lane::default() };
             steps::weigh::<FMA>(&mut l);
-            *z = canonical(l.a);
+            canonical(l.a)
+        };
+        match algorithm {
+            Algorithm::ThreePass => update(z, weigh),
+            Algorithm::Online => update(z, |z| weigh(exponential::<FMA>(z, maximum))),
         }
     }
 }
