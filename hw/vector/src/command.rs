@@ -131,6 +131,49 @@ pub enum Op {
     },
 }
 
+impl Op {
+    /// Its name in listings and traces.
+    pub const fn name(&self) -> &'static str {
+        Op::NAMES[self.code() as usize]
+    }
+
+    /// Names by [`code`](Op::code).
+    pub(crate) const NAMES: [&'static str; 13] = [
+        "CONVERT",
+        "FUNCTION",
+        "ADD",
+        "MULTIPLY",
+        "SCALE",
+        "SWIGLU",
+        "RMSNORM",
+        "SOFTMAX",
+        "ROPE",
+        "LOAD_FREQUENCIES",
+        "ARGMAX",
+        "ABSMAX",
+        "QUANTISE",
+    ];
+
+    /// Its code, 4 bits.
+    pub const fn code(&self) -> u8 {
+        match self {
+            Op::Convert => 0,
+            Op::Function(_) => 1,
+            Op::Add => 2,
+            Op::Multiply => 3,
+            Op::Scale { .. } => 4,
+            Op::SwiGlu => 5,
+            Op::RmsNorm { .. } => 6,
+            Op::Softmax { .. } => 7,
+            Op::Rope { .. } => 8,
+            Op::LoadFrequencies => 9,
+            Op::ArgMax => 10,
+            Op::AbsMax { .. } => 11,
+            Op::Quantise { .. } => 12,
+        }
+    }
+}
+
 /// One command of the unit: an operation over rows.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Command {
@@ -172,6 +215,14 @@ impl Command {
             Op::Softmax { mask, .. } => mask == Masking::Stream,
             Op::Rope { pairing, .. } => pairing == Pairing::Halves,
             _ => false,
+        }
+    }
+
+    /// Values that share a reduction, where they are less than a row.
+    pub(crate) fn group(&self) -> Option<usize> {
+        match self.op {
+            Op::AbsMax { group } | Op::Quantise { group } => group,
+            _ => None,
         }
     }
 

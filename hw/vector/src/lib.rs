@@ -17,6 +17,7 @@
 //! assert!(cycles(&config, &Command::new(op, 4, 1)) > 3);
 //! ```
 
+mod clocked;
 mod command;
 mod config;
 mod cycles;
@@ -27,6 +28,7 @@ mod quantum;
 mod steps;
 pub mod transaction;
 
+pub use clocked::{Counters, OperandBeat, ResultBeat, UnitIn, UnitOut, VectorUnit};
 pub use command::{Algorithm, Command, Masking, Op, Pairing, Ramp};
 pub use config::{Config, MAX_BATCH, MAX_FREQUENCIES, MAX_LEN, STEP_EDGES};
 pub use cycles::cycles;

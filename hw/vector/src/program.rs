@@ -44,7 +44,6 @@ pub(crate) enum Reduction {
 
 /// One pass over the rows of a batch.
 #[derive(Clone, Debug)]
-#[expect(dead_code, reason = "the clocked lanes read them")]
 pub(crate) struct Pass {
     pub(crate) source: Source,
     /// Beats of a row.
@@ -60,7 +59,6 @@ pub(crate) struct Pass {
 
 /// A step of the lanes.
 #[derive(Clone, Copy, Debug)]
-#[expect(dead_code, reason = "the clocked lanes read them")]
 pub(crate) enum StageStep {
     /// From the ports' formats to FP32.
     Decode,
@@ -114,6 +112,11 @@ fn encoded(lists: &[&[Step]]) -> Vec<StageStep> {
 }
 
 impl Program {
+    /// The pass after this one has fewer beats a row.
+    pub(crate) fn outruns(&self, pass: usize) -> bool {
+        self.passes.get(pass + 1).is_some_and(|next| next.beats < self.passes[pass].beats)
+    }
+
     pub(crate) fn new(config: &Config, command: &Command) -> Program {
         let beats = config.beats(command.len);
         let ports = Source::Ports { b: command.reads_b() };
@@ -172,11 +175,36 @@ fn online(ports: Source, beats: usize) -> Vec<Pass> {
     let distance: Step = steps::distance::<false>;
     scores.steps.push(StageStep::RunningMax);
     scores.steps.extend(std::iter::once(&distance).chain(EXP).map(|step| StageStep::Lane(*step)));
-    let multiply: &[Step] = &[steps::multiply::<false>];
+    // As long as the pass before it: its beats must not reach the accumulators sooner.
+    let multiply: &[Step] = &[steps::multiply::<false>, steps::hold::<false>];
     vec![
         scores.reduced(Reduction::Online, &[]),
         Pass::new(Source::Partials, beats.min(STEP_EDGES), lanes(&[BELOW, EXP, multiply]))
             .reduced(Reduction::Sum, &[RECIPROCAL]),
         Pass::new(ROWS, beats, encoded(&[BELOW, EXP, &[steps::weigh_partner::<false>]])),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Function, Masking};
+
+    #[test]
+    fn no_beat_overtakes_another() {
+        let config = Config::default();
+        let softmax = |algorithm| Op::Softmax { algorithm, scale: 1.0, mask: Masking::None };
+        let mut ops = vec![softmax(Algorithm::ThreePass), softmax(Algorithm::Online), Op::RmsNorm { epsilon: 0.0 }];
+        ops.extend([Op::Quantise { group: None }, Op::SwiGlu, Op::ArgMax]);
+        ops.extend(Function::ALL.map(Op::Function));
+        for op in ops {
+            let passes = Program::new(&config, &Command::new(op, 500, 2)).passes;
+            for pair in passes.windows(2) {
+                let reduced = pair[1].reduction != Reduction::None;
+                assert!(!reduced || pair[1].steps.len() >= pair[0].steps.len(), "{op:?}: accumulators");
+                let scalars = pair.iter().map(|pass| pass.steps.len() + pass.reduction_steps(&config));
+                assert!(!reduced || scalars.is_sorted(), "{op:?}: scalars");
+            }
+        }
+    }
 }

@@ -68,3 +68,7 @@ pub(crate) fn turn_partner<const FMA: bool>(l: &mut Lane) {
 pub(crate) fn turn<const FMA: bool>(l: &mut Lane) {
     l.a = fma::<FMA>(l.x, l.b, l.c);
 }
+
+/// Nothing: a register stage.
+#[inline(always)]
+pub(crate) fn hold<const FMA: bool>(_: &mut Lane) {}

@@ -303,3 +303,33 @@ pub(super) static SINE: [u32; 64] = [
     0xbe47_c5c2,
     0xbdc8_bd36,
 ];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::f64::consts::TAU;
+
+    /// To so many significant bits.
+    fn short(x: f64, bits: i32) -> f64 {
+        let unit = 2f64.powi(x.log2().floor() as i32 + 1 - bits);
+        (x / unit).round_ties_even() * unit
+    }
+
+    #[test]
+    fn every_entry_is_its_formula() {
+        for (j, bits) in POWER.iter().enumerate() {
+            assert_eq!(f32::from_bits(*bits), 2f64.powf(j as f64 / 32.0) as f32, "2^({j}/32)");
+        }
+        for (j, bits) in RECIPROCAL.iter().enumerate() {
+            assert_eq!(f32::from_bits(*bits), short(64.0 / (64.5 + j as f64), 12) as f32, "reciprocal {j}");
+        }
+        for (j, bits) in ROOT.iter().enumerate() {
+            let m = (1 + j / 64) as f64 * (64.5 + (j % 64) as f64) / 64.0;
+            assert_eq!(f32::from_bits(*bits), short(1.0 / m.sqrt(), 12) as f32, "root {j}");
+        }
+        for (j, bits) in SINE.iter().enumerate() {
+            let exact = if j == 32 { 0.0 } else { (TAU * j as f64 / 64.0).sin() };
+            assert_eq!(f32::from_bits(*bits), exact as f32, "sin {j}/64");
+        }
+    }
+}

@@ -12,8 +12,10 @@ mod softmax;
 
 pub use convert::{Word, decode, encode};
 pub use elementwise::{add, function, multiply, scale, silu, swiglu};
+pub(crate) use norm::per_value;
 pub use norm::rms_norm;
 pub use peak::{Peak, argmax};
 pub use quantise::{absmax, quantise};
+pub(crate) use reduce::{larger, larger_magnitude};
 pub use rope::{Rope, rope, sin_cos};
 pub use softmax::{Mask, softmax};
