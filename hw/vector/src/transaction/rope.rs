@@ -92,6 +92,52 @@ fn pair<const FMA: bool>(x: f32, y: f32, sin: f32, cos: f32) -> (f32, f32) {
     (turned(x, y, true), turned(y, x, false))
 }
 
+/// Where sines and cosines come from.
+trait Angles {
+    /// Those of a position, one a pair each.
+    fn angles(&mut self, position: usize) -> (&[f32], &[f32]);
+    /// Pairs of a row.
+    fn pairs(&self) -> usize;
+
+    fn turn(&mut self, pairing: Pairing, positions: Ramp, x: &[f32], out: &mut [f32]) -> Result<(), VectorError> {
+        let len = 2 * self.pairs();
+        check_positions(positions, rows(x.len(), len)?)?;
+        same("out", out.len(), x.len())?;
+        for (row, (x, out)) in x.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
+            let (sin, cos) = self.angles(positions.at(row));
+            dispatch(Turn { pairing, sin, cos, x, out });
+        }
+        Ok(())
+    }
+
+    fn turn_bf16(
+        &mut self,
+        pairing: Pairing,
+        positions: Ramp,
+        codes: &[u16],
+        out: &mut [u16],
+    ) -> Result<(), VectorError> {
+        let len = 2 * self.pairs();
+        check_positions(positions, rows(codes.len(), len)?)?;
+        same("out", out.len(), codes.len())?;
+        let (mut values, mut turned) = (vec![0f32; len], vec![0f32; len]);
+        let encoder = Encoder::new(FloatFormat::BF16, Mode::IEEE);
+        for (row, (codes, out)) in codes.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
+            let (sin, cos) = self.angles(positions.at(row));
+            let decoded = decode_bf16_slice(codes, &mut values);
+            dispatch(Turn { pairing, sin, cos, x: &values, out: &mut turned });
+            let encoded = encoder.encode_slice(&turned, out, &mut Flags::default());
+            debug_assert!(decoded.is_ok() && encoded.is_ok(), "all are a row");
+        }
+        Ok(())
+    }
+}
+
+fn make(position: usize, frequencies: &[f32], angles: &mut [f32]) {
+    let (sin, cos) = angles.split_at_mut(frequencies.len());
+    dispatch(Turns { position: position as f32, frequencies, sin, cos });
+}
+
 /// The frequency memory, and the sines and cosines of positions that were used: they do not depend on the row that is turned, so the
 /// simulation makes them once.
 #[derive(Clone, Debug)]
@@ -119,42 +165,13 @@ impl Rope {
         Ok(Rope { pairing, frequencies: frequencies.to_vec(), known: Vec::new(), other })
     }
 
-    fn make(position: usize, frequencies: &[f32], angles: &mut [f32]) {
-        let (sin, cos) = angles.split_at_mut(frequencies.len());
-        dispatch(Turns { position: position as f32, frequencies, sin, cos });
-    }
-
-    /// Sines and cosines of a position.
-    fn angles(&mut self, position: usize) -> (&[f32], &[f32]) {
-        let (pairs, len) = (self.frequencies.len(), 2 * self.frequencies.len());
-        if position >= Rope::KEPT {
-            Rope::make(position, &self.frequencies, &mut self.other);
-            return self.other.split_at(pairs);
-        }
-        let from = self.known.len() / len;
-        if position >= from {
-            self.known.resize((position + 1) * len, 0.0);
-            for (position, angles) in self.known.chunks_exact_mut(len).enumerate().skip(from) {
-                Rope::make(position, &self.frequencies, angles);
-            }
-        }
-        self.known[position * len..][..len].split_at(pairs)
-    }
-
     /// Turns pair i of row r by `positions.at(r) · frequencies[i]` radians, the exact product, whose sine and cosine are the unit's own
     /// ([`sin_cos`]).
     ///
     /// # Errors
     /// If the operands are not rows of one length, or a position is beyond 2^24.
     pub fn turn(&mut self, positions: Ramp, x: &[f32], out: &mut [f32]) -> Result<(), VectorError> {
-        let (len, pairing) = (2 * self.frequencies.len(), self.pairing);
-        check_positions(positions, rows(x.len(), len)?)?;
-        same("out", out.len(), x.len())?;
-        for (row, (x, out)) in x.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
-            let (sin, cos) = self.angles(positions.at(row));
-            dispatch(Turn { pairing, sin, cos, x, out });
-        }
-        Ok(())
+        Angles::turn(self, self.pairing, positions, x, out)
     }
 
     /// [`turn`](Rope::turn) from BF16 to BF16, rounded once: the rotate unit on the cache's read path.
@@ -162,23 +179,60 @@ impl Rope {
     /// # Errors
     /// As [`turn`](Rope::turn).
     pub fn turn_bf16(&mut self, positions: Ramp, codes: &[u16], out: &mut [u16]) -> Result<(), VectorError> {
-        let (len, pairing) = (2 * self.frequencies.len(), self.pairing);
-        check_positions(positions, rows(codes.len(), len)?)?;
-        same("out", out.len(), codes.len())?;
-        let (mut values, mut turned) = (vec![0f32; len], vec![0f32; len]);
-        let encoder = Encoder::new(FloatFormat::BF16, Mode::IEEE);
-        for (row, (codes, out)) in codes.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
-            let (sin, cos) = self.angles(positions.at(row));
-            let decoded = decode_bf16_slice(codes, &mut values);
-            dispatch(Turn { pairing, sin, cos, x: &values, out: &mut turned });
-            let encoded = encoder.encode_slice(&turned, out, &mut Flags::default());
-            debug_assert!(decoded.is_ok() && encoded.is_ok(), "all are a row");
-        }
-        Ok(())
+        Angles::turn_bf16(self, self.pairing, positions, codes, out)
     }
 }
 
-/// [`Rope::turn`], once: makes the angles of the rows' positions only.
+impl Angles for Rope {
+    fn angles(&mut self, position: usize) -> (&[f32], &[f32]) {
+        let (pairs, len) = (self.frequencies.len(), 2 * self.frequencies.len());
+        if position >= Rope::KEPT {
+            make(position, &self.frequencies, &mut self.other);
+            return self.other.split_at(pairs);
+        }
+        let from = self.known.len() / len;
+        if position >= from {
+            self.known.resize((position + 1) * len, 0.0);
+            for (position, angles) in self.known.chunks_exact_mut(len).enumerate().skip(from) {
+                make(position, &self.frequencies, angles);
+            }
+        }
+        self.known[position * len..][..len].split_at(pairs)
+    }
+
+    fn pairs(&self) -> usize {
+        self.frequencies.len()
+    }
+}
+
+/// The angles of the row before, made anew where the position changes.
+struct Once<'a> {
+    frequencies: &'a [f32],
+    at: Option<usize>,
+    angles: Vec<f32>,
+}
+
+impl<'a> Once<'a> {
+    fn new(frequencies: &'a [f32]) -> Result<Self, VectorError> {
+        check_head(2 * frequencies.len())?;
+        Ok(Once { frequencies, at: None, angles: vec![0.0; 2 * frequencies.len()] })
+    }
+}
+
+impl Angles for Once<'_> {
+    fn angles(&mut self, position: usize) -> (&[f32], &[f32]) {
+        if self.at.replace(position) != Some(position) {
+            make(position, self.frequencies, &mut self.angles);
+        }
+        self.angles.split_at(self.frequencies.len())
+    }
+
+    fn pairs(&self) -> usize {
+        self.frequencies.len()
+    }
+}
+
+/// [`Rope::turn`] without keeping angles: makes those of the rows' positions only.
 ///
 /// # Errors
 /// As [`Rope::new`] and [`Rope::turn`].
@@ -189,18 +243,19 @@ pub fn rope(
     x: &[f32],
     out: &mut [f32],
 ) -> Result<(), VectorError> {
-    check_head(2 * frequencies.len())?;
-    let len = 2 * frequencies.len();
-    check_positions(positions, rows(x.len(), len)?)?;
-    same("out", out.len(), x.len())?;
-    let (mut at, mut angles) = (None, vec![0f32; len]);
-    for (row, (x, out)) in x.chunks_exact(len).zip(out.chunks_exact_mut(len)).enumerate() {
-        let position = positions.at(row);
-        if at.replace(position) != Some(position) {
-            Rope::make(position, frequencies, &mut angles);
-        }
-        let (sin, cos) = angles.split_at(frequencies.len());
-        dispatch(Turn { pairing, sin, cos, x, out });
-    }
-    Ok(())
+    Once::new(frequencies)?.turn(pairing, positions, x, out)
+}
+
+/// [`Rope::turn_bf16`] without keeping angles.
+///
+/// # Errors
+/// As [`Rope::new`] and [`Rope::turn`].
+pub fn rope_bf16(
+    pairing: Pairing,
+    positions: Ramp,
+    frequencies: &[f32],
+    codes: &[u16],
+    out: &mut [u16],
+) -> Result<(), VectorError> {
+    Once::new(frequencies)?.turn_bf16(pairing, positions, codes, out)
 }
