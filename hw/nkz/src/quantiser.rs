@@ -67,6 +67,22 @@ fn round_shift(value: i128, shift: i32) -> i128 {
     }
 }
 
+/// The least normal number of BF16, 2^−126.
+const SMALLEST: f64 = power(-126);
+/// 2^127: from here on a sum might round past the largest number.
+const LARGEST: f64 = power(127);
+
+/// 2^n for n of a normal double.
+const fn power(n: i32) -> f64 {
+    f64::from_bits(((n + 1023) as u64) << 52)
+}
+
+/// A BF16 number as a double, exactly.
+#[inline]
+fn double(x: u16) -> f64 {
+    f64::from(f32::from_bits(u32::from(x) << 16))
+}
+
 /// How one channel is quantised at one QP.
 #[derive(Clone, Copy, Debug)]
 pub struct Quantiser {
@@ -78,6 +94,12 @@ pub struct Quantiser {
     reciprocal: i64,
     /// What is added before the product's low 26 bits fall: a half, or less where zero is likely.
     half: i64,
+    /// The mean, the step and 1 / unit as doubles.
+    mean_double: f64,
+    step_double: f64,
+    per_unit: f64,
+    /// Whether doubles hold mean + code · step exactly, for every code.
+    exact: bool,
 }
 
 /// 2^18: a 256th of a code in the product of residual and reciprocal.
@@ -86,14 +108,20 @@ const FRACTION: i64 = 1 << 18;
 impl Quantiser {
     /// The quantiser with the step index `e` = 2 · static step + QP around the BF16 pattern `mean`, which must be finite.
     pub fn new(mean: u16, e: i32) -> Self {
-        let fraction = e.rem_euclid(8) as usize;
+        let (fraction, octave) = (e.rem_euclid(8) as usize, e.div_euclid(8));
+        let parts = parts(mean);
         Self {
-            mean: parts(mean),
+            mean: parts,
             mean_bits: mean,
-            octave: e.div_euclid(8),
+            octave,
             step: STEP[fraction],
             reciprocal: RECIPROCAL[fraction],
             half: 128 * FRACTION,
+            mean_double: double(mean),
+            step_double: STEP[fraction] as f64 * power(octave - 16),
+            per_unit: power(8 - octave),
+            // Products have 33 bits and means 8.
+            exact: (parts.exponent - octave + 16).abs() <= 19,
         }
     }
 
@@ -113,25 +141,16 @@ impl Quantiser {
     /// The residual of a finite `x`, 24 bits: x − mean rounded half to even to the unit 2^(⌊e/8⌋ − 8), clamped.
     #[inline]
     pub fn residual(&self, x: u16) -> i32 {
-        let x = parts(x);
-        let mean = self.mean;
-        let apart = x.exponent - mean.exponent;
-        let unit = self.octave - 8;
-        // The same sum in 64 bits where both numbers lie close and near the unit, as nearly always.
-        let low = x.exponent.min(mean.exponent);
-        if apart.abs() <= 24 && (-24..=30).contains(&(unit - low)) {
-            let lift = |p: Parts| p.mantissa << (p.exponent - low);
-            let value = lift(x) - lift(mean);
-            let shift = unit - low;
-            let rounded = if shift <= 0 {
-                value << -shift
-            } else {
-                let floor = value >> shift;
-                let (rest, half) = (value & ((1 << shift) - 1), 1 << (shift - 1));
-                floor + i64::from(rest + (floor & 1) > half)
-            };
-            return rounded.clamp(-RESIDUAL_MAX, RESIDUAL_MAX) as i32;
+        // Doubles hold the difference exactly where both numbers lie close, as nearly always.
+        let apart = i32::from(x >> 7 & 0xff).max(1) - self.mean.exponent - 134;
+        if apart.abs() <= 40 {
+            let limit = RESIDUAL_MAX as f64;
+            let value = ((double(x) - self.mean_double) * self.per_unit).clamp(-limit, limit);
+            // Where a double's last bit counts 1, adding rounds half to even.
+            const ONES: f64 = 1.5 * (1u64 << 52) as f64;
+            return ((value + ONES) - ONES) as i32;
         }
+        let (x, mean, unit) = (parts(x), self.mean, self.octave - 8);
         let (value, exponent) = sum(x, Parts { mantissa: -mean.mantissa, ..mean });
         let limit = i128::from(RESIDUAL_MAX);
         round_shift(value, unit - exponent).clamp(-limit, limit) as i32
@@ -152,6 +171,16 @@ impl Quantiser {
     pub fn rebuild(&self, code: i32) -> u16 {
         if code == 0 {
             return self.mean_bits;
+        }
+        if self.exact {
+            let value = self.mean_double + f64::from(code) * self.step_double;
+            // A normal number of BF16, and none that rounds past the largest.
+            let magnitude = value.abs();
+            if (SMALLEST..LARGEST).contains(&magnitude) {
+                let bits = magnitude.to_bits();
+                let rounded = (bits + (1 << 44) - 1 + (bits >> 45 & 1)) >> 45;
+                return (rounded - (896 << 7)) as u16 | u16::from(value < 0.0) << 15;
+            }
         }
         let product = Parts { mantissa: i64::from(code) * self.step, exponent: self.octave - 16 };
         let apart = product.exponent - self.mean.exponent;

@@ -49,8 +49,13 @@ pub struct Table {
     /// Length of each symbol with its raw bits, in 1/32 bit.
     costs: Vec<u16>,
     /// A line for each of the [`TOTAL`] slots: a ROM here, comparators against `starts` in silicon.
-    pub(crate) slots: Vec<Slot>,
+    pub(crate) slots: Box<[Slot; TOTAL as usize]>,
+    /// [`Table::cost`] of the values within ±[`NEAR`], from −NEAR up.
+    near: Box<[u16; 2 * NEAR as usize]>,
 }
+
+/// Values whose costs are at hand.
+const NEAR: i32 = 128;
 
 impl Table {
     fn new(shape: &Shape, escaped: u32) -> Self {
@@ -60,15 +65,21 @@ impl Table {
             escaped,
             starts: vec![0],
             costs: Vec::new(),
-            slots: Vec::with_capacity(TOTAL as usize),
+            slots: Box::new([Slot::default(); TOTAL as usize]),
+            near: Box::new([0; 2 * NEAR as usize]),
         };
+        let mut first = 0;
         let escape = shape.frequencies.len() - 1;
         for (symbol, &frequency) in shape.frequencies.iter().enumerate() {
             let raw = if symbol == escape { escaped } else { shape.low };
             table.costs.push((cost(u32::from(frequency)) + (raw << COST_BITS)) as u16);
-            table.slots.extend((0..frequency).map(|rank| Slot { symbol: symbol as u8, frequency, rank }));
-            table.starts.push(table.slots.len() as u16);
+            for (slot, rank) in table.slots[first..].iter_mut().zip(0..frequency) {
+                *slot = Slot { symbol: symbol as u8, frequency, rank };
+            }
+            first += usize::from(frequency);
+            table.starts.push(first as u16);
         }
+        table.near = Box::new(std::array::from_fn(|i| table.costs[table.symbol(i as i32 - NEAR)]));
         table
     }
 
@@ -93,7 +104,10 @@ impl Table {
     /// Ideal length of `value` in 1/32 bit, rounded: what the encoder compares tables and steps by.
     #[inline]
     pub fn cost(&self, value: i32) -> u32 {
-        u32::from(self.costs[self.symbol(value)])
+        match self.near.get((value + NEAR) as usize) {
+            Some(&cost) => cost.into(),
+            None => u32::from(self.costs[self.symbol(value)]),
+        }
     }
 }
 
@@ -135,7 +149,7 @@ mod tests {
     #[test]
     fn every_table_fills_the_slots() {
         for table in code_tables().iter().chain(exponent_tables()) {
-            assert_eq!(table.slots.len(), TOTAL as usize);
+            assert_eq!(table.starts.last(), Some(&(TOTAL as u16)));
             assert_eq!(table.starts.len(), table.escape() + 2);
             assert!(table.starts.windows(2).all(|w| w[0] < w[1]));
         }

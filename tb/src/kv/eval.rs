@@ -21,6 +21,11 @@ pub enum Setting {
 }
 
 impl Setting {
+    /// Whether it is the entropy-coded mode of variable size.
+    fn entropy_coded(&self) -> bool {
+        matches!(self, Self::Nkz(_, Mode::Entropy { .. }))
+    }
+
     /// Its name in tables.
     pub fn name(&self) -> &str {
         match self {
@@ -91,6 +96,8 @@ pub struct Text {
 pub struct Row {
     /// The setting.
     pub name: String,
+    /// Whether it is the entropy-coded mode of variable size.
+    pub entropy_coded: bool,
     /// Bits a value of stored tiles: headers, directories, index and rounding to 32 bytes.
     pub tile_bits: f64,
     /// The same with the raw tokens at a context of 4,096.
@@ -258,6 +265,7 @@ pub fn evaluate(
         let loss: f64 = outcomes.iter().zip(&references).map(|(o, r)| o.loss - r.loss).sum();
         Row {
             name: setting.name().into(),
+            entropy_coded: setting.entropy_coded(),
             tile_bits,
             bits,
             all_bits: bits + tables.map_or(0.0, |c| c.bits() as f64 / values),

@@ -13,7 +13,7 @@ pub use calibration::Calibration;
 pub use dump::Dump;
 pub use eval::{Row, Setting, Text, evaluate, mode, presets};
 pub use fit::{Source, calibrate};
-pub use report::{svg, table};
+pub use report::{equal_divergence, svg, table};
 pub use stored::{Stored, Tile};
 
 use golden::Llm;

@@ -24,6 +24,37 @@ pub fn table(rows: &[Row], texts: &[Text]) -> String {
     table.to_string()
 }
 
+/// Bits at which `ours` come to the divergence `kl`: between the two settings on either side, straight in the logarithm of the divergence.
+fn bits_at(ours: &[&Row], kl: f64) -> Option<f64> {
+    let mut points: Vec<(f64, f64)> = ours.iter().filter(|r| r.kl > 0.0).map(|r| (r.kl.ln(), r.bits)).collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let pair = points.windows(2).find(|w| w[0].0 <= kl.ln() && kl.ln() <= w[1].0 && w[0].0 < w[1].0)?;
+    let share = (kl.ln() - pair[0].0) / (pair[1].0 - pair[0].0);
+    Some(pair[0].1 + share * (pair[1].1 - pair[0].1))
+}
+
+/// Each peer beside the entropy-coded settings at the peer's own divergence, as a table; empty where there is nothing to compare.
+pub fn equal_divergence(rows: &[Row]) -> String {
+    let ours: Vec<&Row> = rows.iter().filter(|r| r.entropy_coded).collect();
+    let peers = rows.iter().filter(|r| golden::kv::peers::NAMES.contains(&r.name.as_str()));
+    let mut table = Table::new();
+    table.load_style(ASCII_MARKDOWN);
+    table.set_header([
+        "peer",
+        "its KL",
+        "its bits",
+        "bits of the entropy-coded mode at that KL",
+        "ratio against the peer's",
+    ]);
+    for peer in peers {
+        if let Some(bits) = bits_at(&ours, peer.kl) {
+            let figures = [format!("{:.5}", peer.kl), format!("{:.3}", peer.bits), format!("{bits:.3}")];
+            table.add_row([peer.name.clone()].into_iter().chain(figures).chain([format!("{:.2}", peer.bits / bits)]));
+        }
+    }
+    if table.row_count() == 0 { String::new() } else { table.to_string() }
+}
+
 /// Bits against KL, both axes logarithmic, as an SVG picture. Settings without loss have no place on it.
 pub fn svg(rows: &[Row]) -> String {
     const WIDTH: f64 = 720.0;

@@ -6,6 +6,7 @@
 mod dma;
 mod kernel;
 mod mvp;
+mod nkz;
 
 use crate::wave::{Summary, Trace, TraceOptions, View, WaveError};
 use std::path::Path;
@@ -31,7 +32,7 @@ pub struct Shot {
 
 /// All showcases, simple ones first.
 pub const SHOWCASES: &[Showcase] =
-    &[kernel::FIFO, kernel::SKID, kernel::SRAM, kernel::ADDRESS, mvp::PE, mvp::ARRAY, mvp::GEMM, dma::DMA];
+    &[kernel::FIFO, kernel::SKID, kernel::SRAM, kernel::ADDRESS, mvp::PE, mvp::ARRAY, mvp::GEMM, dma::DMA, nkz::NKZ];
 
 impl Showcase {
     /// Runs it and writes its waveform, `.vcd` or `.fst`.

@@ -231,8 +231,10 @@ impl Decoder {
         Header::unpack(self.header_bits(usize::from(self.drain_bank))).unwrap_or_default()
     }
 
+    /// The draining tile's payload; of a header that the loader has yet to refuse, as much as there is.
     fn payload(&self, header: &Header) -> &[u8] {
-        &self.banks[usize::from(self.drain_bank)].bytes[Header::BYTES..][..header.payload()]
+        let held = &self.banks[usize::from(self.drain_bank)].bytes[Header::BYTES..];
+        &held[..header.payload().min(held.len())]
     }
 
     fn clock_drain(&mut self, i: &DecoderIn<'_>) {

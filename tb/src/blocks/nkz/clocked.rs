@@ -2,6 +2,7 @@
 
 use super::sample::{self, MODES, Sample};
 use crate::verify::Case;
+use crate::wave::{Trace, TraceOptions};
 use nkz::clocked::{
     DecodeCommand, Decoder, DecoderIn, EncodeCommand, EncoderIn, TableRam, TileEncoder, decode_edges, encode_edges,
 };
@@ -23,6 +24,21 @@ fn stalls(case: &mut Case) -> [(u64, u64); 4] {
     std::array::from_fn(|_| (case.rng.random(), if directed { 8 } else { case.rng.random_range(1..=8) }))
 }
 
+/// Cycles written before and after the first wrong one.
+const CONTEXT: u64 = 1000;
+
+/// The waveform that a failing case was asked for.
+fn trace(case: &Case) -> anyhow::Result<Option<Trace>> {
+    let Some(request) = case.trace_request() else { return Ok(None) };
+    let around = request.around.unwrap_or(CONTEXT);
+    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
+    Ok(Some(Trace::create(
+        &request.path,
+        "nkz",
+        &TraceOptions { window, max_bytes: 64 << 20, ..TraceOptions::default() },
+    )?))
+}
+
 pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
     let [command, row, word, status] = stalls(case).map(|(s, r)| move |edge| open(s, r, edge));
     let name = MODES[case.index % 6];
@@ -36,7 +52,11 @@ pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
     let (address, width) = (s.address, s.width as u8);
     let order = EncodeCommand { address, width, tokens: tokens as u8, mode, table: Some(0) };
     let (mut stored, mut token, mut edge, mut accepted) = (Vec::new(), 0, 0, false);
+    let mut trace = trace(case)?;
     loop {
+        if let Some(trace) = &mut trace {
+            trace.sample(edge, &mut engine)?;
+        }
         let mut lanes = [0x7fff; 64];
         if let Some(values) = s.values.get(token * s.width..(token + 1) * s.width) {
             lanes[..s.width].copy_from_slice(values);
@@ -62,6 +82,7 @@ pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
         }
         edge += 1;
     }
+    trace.map(Trace::finish).transpose()?;
     let mut bytes = Vec::new();
     let done = super::encode(&s, mode, &mut bytes)?;
     let got: Vec<u8> = stored.iter().flat_map(|w| w.to_le_bytes()).collect();
@@ -100,7 +121,11 @@ pub(super) fn decoder(case: &mut Case) -> anyhow::Result<()> {
     let mut engine = Decoder::new(tables, depth);
     let (mut commands, mut loaded, mut edge, mut ends) = (0, 0, 0u64, Vec::new());
     let mut rows: Vec<Vec<u16>> = samples.iter().map(|s| vec![0; 32 * s.width]).collect();
+    let mut trace = trace(case)?;
     while ends.len() < tiles.len() && edge < LIMIT {
+        if let Some(trace) = &mut trace {
+            trace.sample(edge, &mut engine)?;
+        }
         let order = samples.get(commands).map_or_else(DecodeCommand::default, |s| DecodeCommand {
             address: s.address,
             width: s.width as u8,
@@ -132,6 +157,7 @@ pub(super) fn decoder(case: &mut Case) -> anyhow::Result<()> {
         engine.clock(&i);
         edge += 1;
     }
+    trace.map(Trace::finish).transpose()?;
     case.cycles(edge);
     case.equal("tiles ended", tiles.len(), ends.len());
     let mut history = Vec::new();

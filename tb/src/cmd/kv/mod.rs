@@ -151,6 +151,10 @@ fn evaluate(eval: &Eval) -> anyhow::Result<()> {
     }
     let rows = kv::evaluate(&llm, calibration.as_ref(), &settings, &texts, eval.skip, eval.threads)?;
     println!("{}", kv::table(&rows, &texts));
+    let equal = kv::equal_divergence(&rows);
+    if !equal.is_empty() {
+        println!("\nEach peer beside the entropy-coded mode at the peer's own divergence:\n\n{equal}");
+    }
     if let Some(path) = &eval.svg {
         std::fs::write(path, kv::svg(&rows)).with_context(|| path.display().to_string())?;
     }
