@@ -10,7 +10,7 @@ use rtl::Module;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
-use tb::cosim::{Cycle, Datapath, MODULES, Tiles, schedule};
+use tb::cosim::{Cycle, Datapath, MODULES, Tiles, operands, schedule};
 use tb::ratio::{PAIRS, Ratio, Target, compare};
 use tb::wave::{Trace, TraceOptions};
 
@@ -134,8 +134,8 @@ fn run_traced(config: Config, cycles: &[Cycle], path: &Path) -> anyhow::Result<u
 fn measure(side: usize, format: Format, size: [usize; 3], target: f64, traced: bool) -> anyhow::Result<Ratio> {
     let config = Config { rows: side, cols: side, datapath: format, ..Config::default() }.checked()?;
     let [m, n, k] = size;
-    let tiles = Tiles { m, panels: n / side, tiles: k / side, last_depth: side, lanes: side as u16 };
-    let mut cycles = schedule(config, &tiles, &mut Xoshiro256PlusPlus::seed_from_u64(1));
+    let tiles = Tiles { m, panels: n / side, tiles: k / side, last_depth: side, last_lanes: side as u16 };
+    let mut cycles = schedule(config, &tiles, operands(config, &mut Xoshiro256PlusPlus::seed_from_u64(1)));
     if traced {
         cycles.truncate(TRACED);
     }

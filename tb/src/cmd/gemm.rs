@@ -1,8 +1,9 @@
 //! `magpie gemm`: a matrix product, its cycles and its bits.
 
-use super::product::{Finish, Machine, Mode, Options, Shown, check_size, write};
+use super::product::{Finish, Machine, Mode, Options, Shown, check_size, vectors, write};
 use anyhow::bail;
 use mvp::{Job, Processor};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 /// Multiplies A[M, K] by B[K, N] on the systolic array, B stationary, and says where the cycles went.
@@ -16,6 +17,7 @@ EXAMPLES
   magpie gemm 128 576 1536 --array 16x16 --engine transaction
   magpie gemm 128 576 1536 --format bf16 --mac-stages 4 --json
   magpie gemm 6 8 8 --array 4x4 --wave gemm.vcd     then: gtkwave gemm.vcd
+  magpie gemm 6 9 7 --array 4x4 --vectors v         v/README says how to hold your own RTL against it
 
   python3 -c \"import numpy as n; r = n.random.default_rng(1)
   n.save('a', r.integers(-128, 128, (4, 9), 'int8')); n.save('b', r.integers(-128, 128, (9, 5), 'int8'))\"
@@ -25,6 +27,9 @@ pub struct Args {
     /// M, K and N; may be left out where --a and --b are given
     #[arg(value_name = "M K N", num_args = 3)]
     extents: Vec<usize>,
+    /// Write stimulus and expected outputs of the datapath, cycle by cycle, as $readmemh files with a SystemVerilog reader (int8, bf16)
+    #[arg(long, value_name = "DIR")]
+    vectors: Option<PathBuf>,
     #[command(flatten)]
     options: Options,
 }
@@ -56,6 +61,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut machine = Machine::new(&setup)?;
     let mut mode = Mode::Gemm(Box::new(Processor::new(setup.config)));
     let ran = machine.run(&mut mode, job, &x, &w)?;
+    if let Some(dir) = &args.vectors {
+        let sums: Vec<u32> = (0..job.m * job.n).map(|i| ran.sums.bits(i)).collect();
+        vectors::write(dir, setup.config, job, (&x.clocked(), &w.clocked()), &sums)?;
+    }
     let (codes, flags) = finish.apply(&setup, job, &ran, (&x, &w), &finish.columns);
     let result = finish.npy(&[job.m, job.n], &codes)?;
     write(&args.options, &result)?;

@@ -11,7 +11,7 @@ mod stimulus;
 pub use compare::{Mismatch, Outcome, compare};
 pub use datapath::{Datapath, twin_path};
 pub use simulator::{Build, MODULES, Simulator};
-pub use stimulus::{Cycle, Stimulus, Tiles, schedule};
+pub use stimulus::{Cycle, Place, Stimulus, Tiles, operands, schedule};
 
 use std::path::PathBuf;
 

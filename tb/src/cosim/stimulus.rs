@@ -85,8 +85,9 @@ impl Stimulus {
         let Config { rows, cols, depth, .. } = self.config;
         let (m, tiles) = (rng.random_range(1..=(2 * cols).min(depth)), rng.random_range(1..=4usize));
         let last_depth = rng.random_range(1..=rows);
-        let lanes = rng.random_range(1..=cols) as u16;
-        schedule(self.config, &Tiles { m, panels: 1, tiles, last_depth, lanes }, rng)
+        let last_lanes = rng.random_range(1..=cols) as u16;
+        let datapath = self.config.datapath;
+        schedule(self.config, &Tiles { m, panels: 1, tiles, last_depth, last_lanes }, |_| operand(datapath, rng))
     }
 
     /// The stimulus as `$readmemh` reads it: one word a cycle, {reset, enable, tag, keep, load, weight, swap, valid, act}.
@@ -124,14 +125,42 @@ pub struct Tiles {
     pub tiles: usize,
     /// Rows of elements that the last k-tile uses.
     pub last_depth: usize,
-    /// Columns that count.
-    pub lanes: u16,
+    /// Columns of the last n-tile that count.
+    pub last_lanes: u16,
+}
+
+/// Where an operand enters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// Activation `row` of a tile, in row `lane` of the array.
+    Act {
+        /// Tile, n-tiles outermost.
+        tile: usize,
+        /// Row of X.
+        row: usize,
+        /// Row of the array.
+        lane: usize,
+    },
+    /// A weight.
+    Weight {
+        /// Tile.
+        tile: usize,
+        /// Column of the array.
+        column: usize,
+        /// Row of the array.
+        lane: usize,
+    },
+}
+
+/// Any operand.
+pub fn operands(config: Config, rng: &mut Xoshiro256PlusPlus) -> impl FnMut(Place) -> Code {
+    move |_| operand(config.datapath, rng)
 }
 
 /// The wires of a job in its schedule: tile f + 1 follows f after max(M, C, A) cycles, its weights entering under f.
-pub fn schedule(config: Config, job: &Tiles, rng: &mut Xoshiro256PlusPlus) -> Vec<Cycle> {
-    let Config { rows, cols, datapath, .. } = config;
-    let Tiles { m, panels, tiles, last_depth, lanes } = *job;
+pub fn schedule(config: Config, job: &Tiles, mut operand: impl FnMut(Place) -> Code) -> Vec<Cycle> {
+    let Config { rows, cols, .. } = config;
+    let Tiles { m, panels, tiles, last_depth, last_lanes } = *job;
     let span = m.max(cols).max(config.accumulator_latency());
     let latency = rows * config.mac_latency() + cols - 1;
     let all = panels * tiles;
@@ -140,18 +169,20 @@ pub fn schedule(config: Config, job: &Tiles, rng: &mut Xoshiro256PlusPlus) -> Ve
     for f in 0..all {
         let (load, start) = if f == 0 { (0, cols) } else { (cols + (f - 1) * span, cols + f * span) };
         for slot in 0..cols {
-            for wires in &mut steps[load + slot].rows {
-                (wires.load, wires.keep, wires.weight) = (true, slot > 0, operand(datapath, rng));
+            for (lane, wires) in steps[load + slot].rows.iter_mut().enumerate() {
+                let weight = operand(Place::Weight { tile: f, column: cols - 1 - slot, lane });
+                (wires.load, wires.keep, wires.weight) = (true, slot > 0, weight);
             }
         }
         let (first, last) = (f % tiles == 0, f % tiles + 1 == tiles);
         let valid = if last { last_depth } else { rows };
+        let lanes = if f / tiles + 1 == panels { last_lanes } else { cols as u16 };
         for row in 0..m {
             let step = &mut steps[start + row];
             for (r, wires) in step.rows.iter_mut().enumerate() {
                 wires.swap = row == 0;
                 if r < valid {
-                    (wires.valid, wires.act) = (true, operand(datapath, rng));
+                    (wires.valid, wires.act) = (true, operand(Place::Act { tile: f, row, lane: r }));
                 }
             }
             let end = f + 1 == all && row + 1 == m;

@@ -120,6 +120,14 @@ impl Source<'_> {
     }
 }
 
+/// Makes the rows of X while the processor takes them, in place of a matrix.
+pub trait Rows {
+    /// The row to offer next: row `m` of k-tile `chunk`. Lanes past the tile may be left as they are.
+    fn fill(&mut self, m: usize, chunk: usize, beat: &mut Beat);
+    /// It was taken.
+    fn taken(&mut self);
+}
+
 /// Which operand [`Beats`] feeds.
 #[derive(Clone, Copy, PartialEq)]
 enum Port {
@@ -133,6 +141,7 @@ struct Beats<'a> {
     job: Job,
     port: Port,
     source: Source<'a>,
+    rows: Option<&'a mut dyn Rows>,
     tiles: Vec<Tile>,
     tile: usize,
     beat: usize,
@@ -140,10 +149,17 @@ struct Beats<'a> {
 }
 
 impl<'a> Beats<'a> {
-    fn new(config: Config, job: Job, port: Port, operands: &'a Operands, padding: i8) -> Self {
+    fn new(
+        config: Config,
+        job: Job,
+        port: Port,
+        operands: &'a Operands,
+        rows: Option<&'a mut dyn Rows>,
+        padding: i8,
+    ) -> Self {
         let data = if port == Port::X { Beat::row(config) } else { Beat::column(config) };
         let source = Source { config, job, operands, padding: padding.into() };
-        let mut beats = Self { config, job, port, source, tiles: tiles(config, job), tile: 0, beat: 0, data };
+        let mut beats = Self { config, job, port, source, rows, tiles: tiles(config, job), tile: 0, beat: 0, data };
         beats.fill();
         beats
     }
@@ -159,7 +175,13 @@ impl<'a> Beats<'a> {
     fn fill(&mut self) {
         let Some(tile) = self.tiles.get(self.tile).copied() else { return };
         match self.port {
-            Port::X => self.source.row(tile.block * self.config.depth + self.beat, tile.chunk, &mut self.data),
+            Port::X => {
+                let m = tile.block * self.config.depth + self.beat;
+                match &mut self.rows {
+                    Some(rows) => rows.fill(m, tile.chunk, &mut self.data),
+                    None => self.source.row(m, tile.chunk, &mut self.data),
+                }
+            }
             Port::W => {
                 let n = tile.panel * self.config.cols + self.cols(&tile) - 1 - self.beat;
                 self.source.column(n, tile.chunk, &mut self.data);
@@ -168,6 +190,9 @@ impl<'a> Beats<'a> {
     }
 
     fn next(&mut self) {
+        if let Some(rows) = &mut self.rows {
+            rows.taken();
+        }
         let tile = &self.tiles[self.tile];
         let beats = if self.port == Port::X { self.rows(tile) } else { self.cols(tile) };
         self.beat += 1;
@@ -246,11 +271,27 @@ pub fn run<A: SystolicArray>(
     operands: &Operands,
     rates: Rates,
     rng: &mut Xoshiro256PlusPlus,
+    tracer: impl Tracer,
+) -> anyhow::Result<Finished> {
+    run_rows(processor, job, operands, None, rates, rng, tracer)
+}
+
+/// The same; X comes from `rows` where they are given.
+///
+/// # Errors
+/// As for [`run`].
+pub fn run_rows<'a, A: SystolicArray>(
+    processor: &mut Processor<A>,
+    job: Job,
+    operands: &'a Operands,
+    rows: Option<&'a mut dyn Rows>,
+    rates: Rates,
+    rng: &mut Xoshiro256PlusPlus,
     mut tracer: impl Tracer,
 ) -> anyhow::Result<Finished> {
     let config = processor.config();
-    let mut xs = Beats::new(config, job, Port::X, operands, rng.random());
-    let mut ws = Beats::new(config, job, Port::W, operands, rng.random());
+    let mut xs = Beats::new(config, job, Port::X, operands, rows, rng.random());
+    let mut ws = Beats::new(config, job, Port::W, operands, None, rng.random());
     let mut collector = Collector::new(config, job);
     let slowest = rates.x.min(rates.w).min(rates.y);
     let patience = 1_000 + (mvp::gemm_cycles(config, job) as f64 * 20.0 / slowest) as u64;

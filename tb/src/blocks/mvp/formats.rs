@@ -13,6 +13,14 @@ use rand::{Rng, RngExt};
 pub(super) const NAMES: [&str; 9] = ["int8", "int4", "bf16", "fp16", "e4m3", "e5m2", "ffp8", "ffp8-unsigned", "mixed"];
 /// Each format plain and with group scales, M around the hazard window for L = 1, 4 and one more.
 pub(super) const DIRECTED: usize = NAMES.len() * 2 * WINDOW.len();
+/// Each format on each array with each class of shape.
+pub(super) const ARRAYS: usize = NAMES.len() * SIDES.len() * CLASSES.len();
+/// Arrays, the smallest and the largest among them: names of the plan's `array` bins.
+const SIDES: [(&str, usize, usize); 5] =
+    [("1x1", 1, 1), ("tall", 24, 5), ("wide", 5, 24), ("square", 16, 16), ("64x64", 64, 64)];
+/// A dimension against the array's side.
+const CLASSES: [&str; 4] = ["below", "at", "above", "far"];
+
 /// M against max(C, A).
 const WINDOW: [&str; 4] = ["1", "max-1", "max", "max+1"];
 
@@ -111,6 +119,45 @@ fn against_f64(case: &mut Case, config: Config, job: Job, operands: &Operands, y
         let own = f64::from(roundings) * (size * 2f64.powi(-53) + 2f64.powi(-150));
         case.within(format_args!("Y[{m}, {n}] against FP64"), error, growth * size + own);
     }
+}
+
+/// Every format on arrays from 1×1 to 64×64. The classes of M, N and K go round, so that each meets each array; every value against the
+/// transaction engine, and those of the corners and some within against the exact core.
+pub(super) fn arrays(case: &mut Case) -> anyhow::Result<()> {
+    let index = case.index;
+    let (name, (array, rows, cols)) = (NAMES[index % NAMES.len()], SIDES[index / NAMES.len() % SIDES.len()]);
+    let round = index / NAMES.len() / SIDES.len();
+    let classes = [0, 1, 2].map(|i| CLASSES[(round + i * (1 + index % 3)) % CLASSES.len()]);
+    let datapath = datapath(name)?;
+    let grouped = index.is_multiple_of(3);
+    let stall = ["none", "x", "w", "y", "all"][index % 5];
+    let group = grouped.then_some(32);
+    let config = Config { rows, cols, datapath, group, ..Config::default() }.checked()?;
+    let deep = rows * datapath.steps();
+    let mut size = |class: &str, side: usize| match class {
+        "below" => (side - 1).max(1),
+        "at" => side,
+        "above" => side + 1,
+        _ => 2 * side + case.rng.random_range(1..=side),
+    };
+    let job = Job { m: size(classes[0], cols), n: size(classes[1], cols), k: size(classes[2], deep) };
+    let rate = |port: &str| if stall == port || stall == "all" { 0.7 } else { 1.0 };
+    let rates = Rates { x: rate("x"), w: rate("w"), y: rate("y") };
+    case.label(format!("{name} {rows}x{cols} group {group:?} {job:?}"));
+    let operands = operands(config, job, Draw::Near, &mut case.rng);
+    let run = driver::run(&mut Processor::<Array>::new(config), job, &operands, rates, &mut case.rng, ())?;
+    let engine = computed::product(config, job, &operands)?;
+    computed::agree(case, &engine, gemm_cycles(config, job), &run.y, run.overflow, run.counters);
+    case.equal("multiply-accumulates", (job.m * job.n * job.k) as u64, run.counters.active);
+    let mut places = vec![(0, 0), (0, job.n - 1), (job.m - 1, 0), (job.m - 1, job.n - 1)];
+    places.extend((0..60).map(|_| (case.rng.random_range(0..job.m), case.rng.random_range(0..job.n))));
+    let some: Vec<i32> = places.iter().map(|&(m, n)| run.y[m * job.n + n]).collect();
+    let exact: Vec<i32> = places.iter().map(|&(m, n)| reference::element(config, job, &operands, m, n)).collect();
+    case.equal_slices("Y by the exact core", &exact, &some);
+    case.cycles(run.counters.cycles);
+    let [m, n, k] = classes;
+    case.cover("arrays", &[("format", name), ("array", array), ("m", m), ("n", n), ("k", k), ("stall", stall)]);
+    Ok(())
 }
 
 /// Every format, plain and grouped, in and out of the hazard window, stalled and not.

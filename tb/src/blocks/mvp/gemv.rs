@@ -32,7 +32,10 @@ pub struct Finished {
     cycle_of: Vec<u64>,
     /// The processor's counters.
     pub counters: Counters,
-    row_sums: Vec<i32>,
+    /// Σx of each vector.
+    pub row_sums: Vec<i32>,
+    /// The rows as they came: a beat's q outputs of v vectors each.
+    pub rows: Vec<OutRow>,
     /// Its sticky overflow flag.
     pub overflow: bool,
 }
@@ -102,6 +105,7 @@ pub fn run(
         cycle_of: vec![0; v * job.n],
         counters: Counters::default(),
         row_sums: Vec::new(),
+        rows: Vec::new(),
         overflow: false,
     };
     let (mut received, mut held): (usize, Option<OutRow>) = (0, None);
@@ -133,6 +137,7 @@ pub fn run(
                 done.y[u * job.n + first + j] = out.y.data.values[j * v + u];
                 done.cycle_of[u * job.n + first + j] = cycle;
             }
+            done.rows.push(out.y.data.clone());
         }
         if received * q >= job.n && out.idle {
             ensure!(x.is_none() && w.is_none(), "done with operands left over");

@@ -1,6 +1,7 @@
 //! Bench of the matrix-vector processor.
 
 mod computed;
+mod conv;
 pub mod driver;
 mod formats;
 mod gemm;
@@ -25,6 +26,8 @@ pub const TESTS: &[Test] = &[
     Test::new("mvp", "onnx", onnx::CASES, 0, onnx::node),
     Test::new("mvp", "scalesim", scalesim::SHAPES, 0, scalesim::shape),
     Test::new("mvp", "formats", formats::DIRECTED, 800, formats::formats),
+    Test::new("mvp", "arrays", formats::ARRAYS, 0, formats::arrays),
+    Test::new("mvp", "conv", conv::DIRECTED, 200, conv::conv),
     Test::new("mvp", "gemv", gemv::DIRECTED, 400, gemv::gemv),
     Test::new("mvp", "gemv_reset", gemv::RESETS, 0, gemv::reset),
     Test::new("mvp", "port", port::DIRECTED, 400, port::port),

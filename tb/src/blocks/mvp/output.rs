@@ -2,15 +2,15 @@
 //! their zero points, and ONNX's rule for quantised results.
 
 use super::{
-    driver::{self, Rates},
+    driver::{self, Operands, Rates},
     formats::{self, Draw},
-    trace,
+    gemv, trace,
 };
 use crate::{verify::Case, wave::Tracer};
 use anyhow::ensure;
 use mvp::{
-    Activation, Array, Code, Column, Columns, Config, Datapath, Job, OutRow, Output, OutputJob, OutputStage,
-    OutputStageIn, Processor, ResultRow,
+    Activation, Array, Code, Column, Columns, Config, Datapath, Gemv, GemvJob, GemvShape, Job, OutRow, Output,
+    OutputJob, OutputStage, OutputStageIn, Processor, ResultRow,
 };
 use numeric::{Flags, FloatFormat, Format, IntFormat};
 use rand::RngExt;
@@ -30,9 +30,46 @@ struct Work {
     task: OutputJob,
     rows: Vec<OutRow>,
     columns: Vec<Columns>,
+    /// The same product in the matrix-vector mode.
+    streamed: Streamed,
     expected: Vec<u32>,
     /// A NaN, or a value out of range, is converted to an integer (IEEE 754 §5.8).
     invalid: bool,
+}
+
+/// M vectors at once, an output a beat, behind a stage of M columns.
+struct Streamed {
+    task: OutputJob,
+    rows: Vec<OutRow>,
+    columns: Vec<Columns>,
+}
+
+/// In the matrix-vector mode each row of results is a panel of its own, M columns wide: column u is vector u of an output. What belongs to
+/// a vector enters with the columns: −z_w·Σx in the bias, its scale in the scale.
+fn streamed(
+    config: Config,
+    work: (&OutputJob, &Operands, &[Column]),
+    rng: &mut Xoshiro256PlusPlus,
+) -> anyhow::Result<Streamed> {
+    let (task, operands, columns) = work;
+    let Job { m, n, k } = task.job;
+    let shape = GemvShape { config: Config { cols: m, ..config }, outputs: 1, vectors: m };
+    let run = gemv::run(&mut Gemv::new(shape)?, GemvJob { n, k }, operands, Rates::FULL, rng, ())?;
+    let per_vector = |column: &Column| -> Vec<Column> {
+        (0..m)
+            .map(|u| Column {
+                bias: column.bias - column.w_zero * run.row_sums.get(u).copied().unwrap_or(0),
+                scale: match config.group {
+                    Some(_) => column.scale,
+                    None => column.scale * operands.x_scales.get(u).copied().unwrap_or(1.0),
+                },
+                ..*column
+            })
+            .collect()
+    };
+    let columns = columns.iter().map(|column| Columns(per_vector(column))).collect();
+    let task = OutputJob { job: Job { m: 1, n: n * m, k }, output: task.output };
+    Ok(Streamed { task, rows: run.rows, columns })
 }
 
 fn result_format(name: &str) -> Format {
@@ -185,6 +222,8 @@ fn work(case: &mut Case, config: Config, sums: &str, format: &str, activation: &
             .is_some_and(|(low, high)| !(low..=high).contains(&(f64::from(v).round_ties_even() + f64::from(y_zero))));
         expected.push(code(v, format, y_zero));
     }
+    let task = OutputJob { job, output };
+    let streamed = streamed(config, (&task, &operands, &columns), &mut case.rng)?;
     let blocks = job.m.div_ceil(config.depth);
     let panels = columns.chunks(config.cols).map(|panel| {
         let mut panel = panel.to_vec();
@@ -192,7 +231,7 @@ fn work(case: &mut Case, config: Config, sums: &str, format: &str, activation: &
         Columns(panel)
     });
     let columns = std::iter::repeat_n(panels.collect::<Vec<_>>(), blocks).flatten().collect();
-    Ok(Work { task: OutputJob { job, output }, rows: run.rows, columns, expected, invalid })
+    Ok(Work { task, rows: run.rows, columns, streamed, expected, invalid })
 }
 
 /// Runs jobs one behind the other, rows and parameters of the next on offer while the last one drains. Results and the cycles between
@@ -200,14 +239,13 @@ fn work(case: &mut Case, config: Config, sums: &str, format: &str, activation: &
 fn run(
     stage: &mut OutputStage,
     config: Config,
-    works: &[Work],
+    works: &[Task],
+    (rows, columns): (&[&OutRow], &[&Columns]),
     rates: Rates,
     rng: &mut Xoshiro256PlusPlus,
     mut tracer: impl Tracer,
 ) -> anyhow::Result<(Vec<Vec<u32>>, u64)> {
-    let rows: Vec<&OutRow> = works.iter().flat_map(|work| &work.rows).collect();
-    let columns: Vec<&Columns> = works.iter().flat_map(|work| &work.columns).collect();
-    let mut results: Vec<Vec<u32>> = works.iter().map(|work| vec![0; work.expected.len()]).collect();
+    let mut results: Vec<Vec<u32>> = works.iter().map(|work| vec![0; work.size]).collect();
     let (mut started, mut row, mut column, mut received, mut finished) = (0, 0, 0, 0, 0);
     let (mut offer_row, mut offer_column, mut held): (_, _, Option<ResultRow>) = (false, false, None);
     let mut first = None;
@@ -235,7 +273,7 @@ fn run(
             ensure!(usize::from(out.y.data.lanes) == lanes, "cycle {cycle}: {} lanes", out.y.data.lanes);
             results[finished][at..at + lanes].copy_from_slice(&out.y.data.codes[..lanes]);
             received += 1;
-            let end = received == works[finished].rows.len();
+            let end = received == works[finished].rows;
             ensure!(out.y.data.end == end, "cycle {cycle}: the end flag on the wrong row");
             if end {
                 (finished, received) = (finished + 1, 0);
@@ -261,6 +299,30 @@ fn run(
     unreachable!("the loop ends by a return")
 }
 
+/// The stage behind the matrix-vector mode gives the same Y.
+fn matrix_vector(case: &mut Case, config: Config, work: &Work, format: &str) -> anyhow::Result<()> {
+    let Job { m, n, .. } = work.task.job;
+    let streamed = &work.streamed;
+    let config = Config { cols: m, depth: 1024, ..config };
+    let mut stage = OutputStage::new(config);
+    let (rows, columns) = (streamed.rows.iter().collect::<Vec<_>>(), streamed.columns.iter().collect::<Vec<_>>());
+    let tasks = [Task { task: streamed.task, rows: rows.len(), size: m * n }];
+    let (results, cycles) = run(&mut stage, config, &tasks, (&rows, &columns), Rates::FULL, &mut case.rng, ())?;
+    // Row n of the stage holds output n of every vector.
+    let turned: Vec<u32> = (0..m * n).map(|i| same_zero(format, results[0][i % n * m + i / n])).collect();
+    let expected: Vec<u32> = work.expected.iter().map(|&c| same_zero(format, c)).collect();
+    case.equal_slices("Y behind the matrix-vector mode", &expected, &turned);
+    case.equal("cycles behind the matrix-vector mode", (n + 2) as u64, cycles);
+    Ok(())
+}
+
+/// A job of the stage: how many rows it takes, how many values it gives.
+struct Task {
+    task: OutputJob,
+    rows: usize,
+    size: usize,
+}
+
 /// Two jobs, one behind the other.
 pub(super) fn output(case: &mut Case) -> anyhow::Result<()> {
     let index = case.index;
@@ -280,13 +342,20 @@ pub(super) fn output(case: &mut Case) -> anyhow::Result<()> {
     let works = [work(case, config, sums, format, activation)?, work(case, config, sums, format, activation)?];
     let mut stage = OutputStage::new(config);
     let mut trace = trace(case)?;
-    let run = run(&mut stage, config, &works, rates, &mut case.rng, trace.as_mut());
+    let rows: Vec<&OutRow> = works.iter().flat_map(|work| &work.rows).collect();
+    let columns: Vec<&Columns> = works.iter().flat_map(|work| &work.columns).collect();
+    let tasks: Vec<Task> =
+        works.iter().map(|work| Task { task: work.task, rows: work.rows.len(), size: work.expected.len() }).collect();
+    let run = run(&mut stage, config, &tasks, (&rows, &columns), rates, &mut case.rng, trace.as_mut());
     trace.map(|t| t.finish()).transpose()?;
     let (results, cycles) = run?;
     for (work, result) in works.iter().zip(&results) {
         let [expected, got] =
             [&work.expected, result].map(|codes| codes.iter().map(|&c| same_zero(format, c)).collect::<Vec<_>>());
         case.equal_slices("Y", &expected, &got);
+    }
+    for work in &works {
+        matrix_vector(case, config, work, format)?;
     }
     let flags: Flags = stage.out().flags;
     case.equal("invalid flag", works.iter().any(|work| work.invalid), flags.contains(Flags::INVALID));

@@ -19,7 +19,7 @@ fn from_int(value: i64) -> u32 {
 }
 
 /// One element of Y: INT32 or the bits of FP32.
-fn element(config: Config, job: Job, operands: &Operands, m: usize, n: usize) -> i32 {
+pub fn element(config: Config, job: Job, operands: &Operands, m: usize, n: usize) -> i32 {
     let groups = config.group.map_or(1, |g| job.k.div_ceil(g));
     let (mut int, mut acc) = (0i64, 0u32);
     for tile in 0..config.k_tiles(job.k) {

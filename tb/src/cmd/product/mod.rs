@@ -4,6 +4,7 @@ mod engine;
 mod finish;
 mod operands;
 mod show;
+pub mod vectors;
 
 pub use engine::{Engine, Machine, Mode, Ran, Tally};
 pub use finish::Finish;
