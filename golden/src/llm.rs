@@ -81,6 +81,8 @@ pub struct Llm {
     pub model: Model,
     /// Its tokenizer.
     pub tokenizer: Tokenizer,
+    /// Tokens that end a text, as the model's files name them; ids inside the vocabulary.
+    pub ends: Vec<u32>,
 }
 
 /// The built-in model kjv-1m, which is part of the program: it works from any directory.
@@ -89,7 +91,23 @@ pub fn builtin() -> Result<Llm> {
     let tokenizer = Tokenizer::from_json("kjv-1m/tokenizer.json", BUILTIN_TOKENIZER, config.vocabulary)?;
     let weights = SafeTensors::parse("kjv-1m/model.safetensors", BUILTIN_WEIGHTS.to_vec())?;
     let weights = Weights::load(&config, &HuggingFace::single(weights))?;
-    Ok(Llm { name: "kjv-1m".into(), model: Model::new(config, weights), tokenizer })
+    let ends = ends(BUILTIN_CONFIG, config.vocabulary);
+    Ok(Llm { name: "kjv-1m".into(), model: Model::new(config, weights), tokenizer, ends })
+}
+
+/// `eos_token_id` of a config.json: an id or a list of them. One that is missing or no token ends nothing.
+fn ends(config: &[u8], vocabulary: usize) -> Vec<u32> {
+    #[derive(serde::Deserialize)]
+    struct Ends {
+        eos_token_id: serde_json::Value,
+    }
+    let ids = match serde_json::from_slice::<Ends>(config) {
+        Ok(Ends { eos_token_id: serde_json::Value::Array(ids) }) => ids,
+        Ok(Ends { eos_token_id }) => vec![eos_token_id],
+        Err(_) => Vec::new(),
+    };
+    let ids = ids.iter().filter_map(|id| u32::try_from(id.as_u64()?).ok());
+    ids.filter(|&id| (id as usize) < vocabulary).collect()
 }
 
 impl Llm {
@@ -107,11 +125,12 @@ impl Llm {
         };
         let (file, text) = read("config.json")?;
         let config = Config::from_json(&file, &text)?;
+        let ends = ends(&text, config.vocabulary);
         let (file, text) = read("tokenizer.json")?;
         let tokenizer = Tokenizer::from_json(&file, &text, config.vocabulary)?;
         let weights = Weights::load(&config, &HuggingFace::open(folder)?)?;
         let name = folder.file_name().map_or_else(|| folder.display().to_string(), |n| n.to_string_lossy().into());
-        Ok(Self { name, model: Model::new(config, weights), tokenizer })
+        Ok(Self { name, model: Model::new(config, weights), tokenizer, ends })
     }
 
     /// An empty exact cache for this model.

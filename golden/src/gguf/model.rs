@@ -18,7 +18,9 @@ impl Llm {
         let config = gguf.config()?;
         let tokenizer = gguf.tokenizer(config.vocabulary)?;
         let weights = Weights::load(&config, gguf)?;
-        Ok(Self { name, model: Model::new(config, weights), tokenizer })
+        let end = gguf.unsigned("tokenizer.ggml.eos_token_id").and_then(|id| u32::try_from(id).ok());
+        let ends = end.filter(|&id| (id as usize) < config.vocabulary).into_iter().collect();
+        Ok(Self { name, model: Model::new(config, weights), tokenizer, ends })
     }
 }
 
