@@ -14,6 +14,10 @@ verify: ## The main job: run the testplan on the built-in model (ARGS="--block m
 test: ## Unit, property and integration tests of all crates
 	$(CARGO) test --workspace
 
+PROMPT ?= In the beginning
+run: ## The whole NPU answers: make run PROMPT="And God said" (ARGS="smollm2 --chat": see magpie run --help)
+	$(MAGPIE) run --prompt "$(PROMPT)" $(ARGS)
+
 prop: ## The property tests with many cases (PROP_CASES=20000 each)
 	PROPTEST_CASES=$(PROP_CASES) HOSTILE_BYTES=100000000 NUMERIC_CASES=100000000 $(CARGO) test --workspace --release
 

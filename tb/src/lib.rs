@@ -6,6 +6,7 @@ pub mod cosim;
 pub mod kv;
 pub mod npy;
 pub mod ratio;
+pub mod run;
 pub mod showcase;
 pub mod verify;
 pub mod wave;

@@ -14,6 +14,7 @@ struct Cli {
 
 #[derive(Subcommand)]
 enum Command {
+    Run(cmd::run::Args),
     Gemm(cmd::gemm::Args),
     Gemv(cmd::gemv::Args),
     Conv(cmd::conv::Args),
@@ -28,6 +29,7 @@ enum Command {
 
 fn main() -> ExitCode {
     let result = match Cli::parse().command {
+        Command::Run(args) => cmd::run::run(&args),
         Command::Gemm(args) => cmd::gemm::run(&args),
         Command::Gemv(args) => cmd::gemv::run(&args),
         Command::Conv(args) => cmd::conv::run(&args),

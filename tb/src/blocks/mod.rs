@@ -3,6 +3,7 @@
 pub mod dma;
 pub mod mvp;
 pub mod nkz;
+pub mod npu;
 pub mod numeric;
 pub mod rtl;
 
@@ -15,6 +16,7 @@ const PLANS: &[&str] = &[
     include_str!("../../testplan/mvp.toml"),
     include_str!("../../testplan/dma.toml"),
     include_str!("../../testplan/nkz.toml"),
+    include_str!("../../testplan/npu.toml"),
 ];
 
 /// All testplans.
@@ -27,5 +29,5 @@ pub fn plans() -> anyhow::Result<Vec<Plan>> {
 
 /// All tests of all blocks.
 pub fn tests() -> Vec<Test> {
-    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS, nkz::TESTS].concat()
+    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS, nkz::TESTS, npu::TESTS].concat()
 }

@@ -9,5 +9,6 @@ pub mod kv;
 pub mod num;
 pub mod product;
 pub mod registers;
+pub mod run;
 pub mod verify;
 pub mod waves;

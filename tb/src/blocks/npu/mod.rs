@@ -1,0 +1,13 @@
+//! Bench of the whole NPU.
+
+mod model;
+
+use crate::verify::Test;
+
+/// The tests of this block.
+pub const TESTS: &[Test] = &[
+    Test::new("npu", "matrix", model::MATRIX, 0, model::matrix).exhaustive(),
+    Test::new("npu", "cut", 3, 9, model::cut),
+    Test::new("npu", "batch", 1, 3, model::batch),
+    Test::new("npu", "timing", 1, 6, model::timing),
+];

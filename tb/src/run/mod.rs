@@ -1,0 +1,75 @@
+//! A language model on the whole NPU: what `magpie run` and the bench share.
+
+mod compare;
+mod generate;
+mod report;
+mod timeline;
+
+pub use compare::{Comparison, compare, judge};
+pub use generate::{Generated, Generation, generate};
+pub use report::{Report, Setup};
+pub use timeline::timeline;
+
+use crate::kv::{Calibration, mode};
+use anyhow::{Context, bail};
+use golden::kv::KvShape;
+use host::{Cache, Source};
+use nkz::Mode;
+use npu::Config;
+use std::path::{Path, PathBuf};
+
+/// The model that `make smollm2` fetches.
+const SMOLLM2: &str = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
+
+/// A model by its name: `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
+///
+/// # Errors
+/// Those of golden's loaders; `smollm2` that was not fetched.
+pub fn source(name: &str) -> anyhow::Result<Source> {
+    Ok(match name {
+        "kjv-1m" => Source::builtin()?,
+        "smollm2" => Source::load(&smollm2()?)?,
+        path => Source::load(Path::new(path))?,
+    })
+}
+
+/// Where SmolLM2 lies: under the present folder, or under one that the program was built in.
+///
+/// # Errors
+/// Nowhere.
+pub fn smollm2() -> anyhow::Result<PathBuf> {
+    let program = std::env::current_exe().unwrap_or_default();
+    let folders = std::iter::once(Path::new("")).chain(program.ancestors().skip(1));
+    let found = folders.map(|folder| folder.join(SMOLLM2)).find(|path| path.exists());
+    found.with_context(|| format!("{SMOLLM2} is not there: `make smollm2` fetches it (93 MB)"))
+}
+
+/// A cache by its mode's name, with the tables that a lossy one needs: those of `calibration`, or kjv-1m's own.
+///
+/// # Errors
+/// An unknown mode, a calibration file that cannot be used, a lossy mode without one.
+pub fn cache(name: &str, source: &Source, calibration: Option<&Path>) -> anyhow::Result<Cache> {
+    let shape = KvShape::from(source.config());
+    let mode = mode(name, shape.head_dim)?;
+    let tables = match calibration {
+        Some(path) => Calibration::open(path, shape)?.lines,
+        None if source.llm().name == "kjv-1m" => Calibration::builtin(shape)?.lines,
+        None if matches!(mode, Mode::Raw | Mode::Lossless) => Vec::new(),
+        None => bail!("the cache's mode `{name}` needs --calibration FILE; `magpie kv calibrate` writes it"),
+    };
+    Ok(Cache::new(mode, tables))
+}
+
+/// A configuration: one of the presets, or a TOML file.
+///
+/// # Errors
+/// A file that cannot be read or is refused.
+pub fn config(name: &str) -> anyhow::Result<Config> {
+    if let Some(config) = Config::preset(name) {
+        return Ok(config);
+    }
+    let presets: Vec<_> = npu::PRESETS.iter().map(|(name, _)| *name).collect();
+    let text = std::fs::read_to_string(name)
+        .with_context(|| format!("{name}: neither a file nor one of the configurations {}", presets.join(", ")))?;
+    Config::from_toml(&text).with_context(|| name.to_string())
+}
