@@ -46,13 +46,15 @@ pub struct Options {
     pub chunk: usize,
     /// Context window, at most the model's.
     pub context: usize,
+    /// Let the window pass the model's: a study of time, for what a model says out there means nothing.
+    pub stretch: bool,
 }
 
 impl Options {
     /// Defaults: BF16, a lossless cache, one sequence, chunks of 128, the model's window.
     pub fn new(config: Config) -> Self {
         let cache = Cache::new(Mode::Lossless, Vec::new());
-        Self { config, format: Format::Bf16, cache, sequences: 1, chunk: 128, context: usize::MAX }
+        Self { config, format: Format::Bf16, cache, sequences: 1, chunk: 128, context: usize::MAX, stretch: false }
     }
 }
 
@@ -95,9 +97,10 @@ impl Session {
     /// # Errors
     /// A model or format that cannot run, and what does not fit.
     pub fn new(source: &Source, options: &Options) -> Result<Self> {
-        let Options { config, cache, sequences, chunk, context, .. } = options;
+        let Options { config, cache, sequences, chunk, context, stretch, .. } = options;
         let model = source.config();
-        let shape = Shape::new(model, *context)?;
+        let window = if *stretch { *context } else { (*context).min(model.context) };
+        let shape = Shape::new(model, window)?;
         let format = settle(source, options.format)?;
         if !(1..=255).contains(sequences) {
             let what = format!("a batch of {sequences} sequences");
@@ -209,6 +212,37 @@ impl Session {
     /// What was kept.
     pub fn recording(&self) -> Option<&Recording> {
         self.recording.as_ref()
+    }
+
+    /// Keeps the values of the tiles that prefill stores, for [`Session::backfill`].
+    pub fn keep_tiles(&mut self) {
+        self.npu.keep_tiles();
+    }
+
+    /// Makes a sequence hold `tokens`, a multiple of 32, by repeating its own tiles in the cache: a context of the right size and
+    /// statistics, without the time to prefill it. Tokens of a tile that is not full are dropped.
+    ///
+    /// # Errors
+    /// No such sequence, no tiles to repeat, a length off the border, fewer than the full tiles held or past the window, and those of
+    /// the NPU.
+    pub fn backfill(&mut self, sequence: usize, tokens: usize) -> Result<()> {
+        self.check(sequence, &[])?;
+        let (tile, held) = (TILE as usize, self.held(sequence));
+        if !tokens.is_multiple_of(tile) || tokens < held / tile * tile || tokens > self.shape.context {
+            let what = format!("a backfill from {held} to {tokens} tokens of a window of {}", self.shape.context);
+            let help = "The length must be a multiple of 32 between what is held and the window".into();
+            return Err(Error::Unsupported { what, help });
+        }
+        let tiles = (tokens / TILE as usize) as u32;
+        match self.npu.backfill(sequence as u8, tiles).map_err(Error::from)? {
+            true => self.held[sequence] = tokens,
+            false => {
+                let what = format!("a backfill of sequence {sequence}");
+                let help = "No tiles were kept: call keep_tiles, then prefill 32 tokens at least".into();
+                return Err(Error::Unsupported { what, help });
+            }
+        }
+        Ok(())
     }
 
     /// Empties a sequence.

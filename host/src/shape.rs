@@ -51,7 +51,7 @@ impl Shape {
             head_pad: c.head_dim.next_multiple_of(HEAD_STEP) as u32,
             ffn: c.ffn as u32,
             vocabulary: c.vocabulary as u32,
-            context: context.min(c.context),
+            context,
             epsilon: c.epsilon.to_bits(),
             scale: ((1.0 / (c.head_dim as f64).sqrt()) as f32).to_bits(),
         })

@@ -8,5 +8,6 @@ pub mod npy;
 pub mod ratio;
 pub mod run;
 pub mod showcase;
+pub mod sweep;
 pub mod verify;
 pub mod wave;

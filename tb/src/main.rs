@@ -23,6 +23,7 @@ enum Command {
     Num(cmd::num::Args),
     Dma(cmd::dma::Args),
     Registers(cmd::registers::Args),
+    Sweep(cmd::sweep::Args),
     Waves(cmd::waves::Args),
     Cosim(cmd::cosim::Args),
 }
@@ -38,6 +39,7 @@ fn main() -> ExitCode {
         Command::Num(args) => cmd::num::run(&args),
         Command::Dma(args) => cmd::dma::run(&args),
         Command::Registers(args) => cmd::registers::run(&args),
+        Command::Sweep(args) => cmd::sweep::run(&args),
         Command::Waves(args) => cmd::waves::run(&args),
         Command::Cosim(args) => cmd::cosim::run(&args),
     };

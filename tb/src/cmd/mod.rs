@@ -10,5 +10,6 @@ pub mod num;
 pub mod product;
 pub mod registers;
 pub mod run;
+pub mod sweep;
 pub mod verify;
 pub mod waves;

@@ -173,6 +173,7 @@ fn session(args: &Args, source: &Source, sequences: usize) -> anyhow::Result<Ses
         sequences: sequences.max(1),
         chunk: args.chunk,
         context: args.context.unwrap_or(usize::MAX),
+        stretch: false,
     };
     Ok(Session::new(source, &options)?)
 }

@@ -18,6 +18,9 @@ use nkz::Mode;
 use npu::Config;
 use std::path::{Path, PathBuf};
 
+/// Text of the King James Version that kjv-1m was not trained on.
+pub const HELD_OUT: &str = include_str!("../../../golden/models/kjv-1m/heldout.txt");
+
 /// The model that `make smollm2` fetches.
 const SMOLLM2: &str = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
 

@@ -32,7 +32,7 @@ struct Recorded {
 /// Runs the prompt through golden once and keeps what each projection saw.
 fn record() -> anyhow::Result<Vec<Recorded>> {
     let llm = golden::builtin()?;
-    let text = include_str!("../../../../golden/models/kjv-1m/heldout.txt");
+    let text = crate::run::HELD_OUT;
     let mut ids = llm.tokenizer.encode(&text[..2_000])?;
     ensure!(ids.len() >= TOKENS, "the prompt has only {} tokens", ids.len());
     ids.truncate(TOKENS);

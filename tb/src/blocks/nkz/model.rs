@@ -24,7 +24,7 @@ pub(super) fn kjv(case: &mut Case) -> anyhow::Result<()> {
     let llm = golden::builtin()?;
     let shape = KvShape::from(llm.model.config());
     let calibration = Calibration::builtin(shape)?;
-    let text = include_str!("../../../../golden/models/kjv-1m/heldout.txt");
+    let text = crate::run::HELD_OUT;
     let ids = llm.tokenizer.encode(text)?.into_iter().take(TOKENS.min(llm.model.config().context)).collect();
     let texts = [Text { name: "held-out".into(), ids }];
     let rows = kv::evaluate(&llm, Some(&calibration), &kv::presets(shape.head_dim), &texts, SKIP, 1)?;

@@ -59,7 +59,7 @@ fn source() -> anyhow::Result<&'static Source> {
 }
 
 fn ids(source: &Source, count: usize) -> anyhow::Result<Vec<u32>> {
-    let text = include_str!("../../../../golden/models/kjv-1m/heldout.txt");
+    let text = crate::run::HELD_OUT;
     let ids = source.llm().tokenizer.encode(&text[..16 * count])?;
     anyhow::ensure!(ids.len() >= count, "{} tokens for {count}", ids.len());
     Ok(ids[..count].to_vec())

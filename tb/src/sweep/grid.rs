@@ -1,0 +1,176 @@
+//! What is varied.
+
+use anyhow::{Context, bail, ensure};
+use npu::Config;
+use serde::Deserialize;
+use std::path::{Path, PathBuf};
+
+fn default_model() -> String {
+    "kjv-1m".into()
+}
+
+fn default_prompt() -> usize {
+    128
+}
+
+fn default_tokens() -> usize {
+    4
+}
+
+fn one<T>(value: T) -> Vec<T> {
+    vec![value]
+}
+
+fn default_config() -> Vec<String> {
+    one("default".into())
+}
+
+fn default_format() -> Vec<String> {
+    one("bf16".into())
+}
+
+fn default_kv() -> Vec<String> {
+    one("lossless".into())
+}
+
+fn default_context() -> Vec<usize> {
+    one(256)
+}
+
+/// A sweep file: every combination of the lists is measured.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Grid {
+    /// `kjv-1m`, `smollm2`, a GGUF file or a Hugging Face folder.
+    #[serde(default = "default_model")]
+    pub model: String,
+    /// A text whose tokens are the prompt; the built-in held-out text if left out.
+    pub text: Option<PathBuf>,
+    /// Calibration file of the model, for the lossy cache modes.
+    pub calibration: Option<PathBuf>,
+    /// Tokens of the prompt: a multiple of 32.
+    #[serde(default = "default_prompt")]
+    pub prompt_tokens: usize,
+    /// Tokens decoded at each context.
+    #[serde(default = "default_tokens")]
+    pub decode_tokens: usize,
+    /// `edge`, `default`, `big`, or TOML files.
+    #[serde(default = "default_config")]
+    pub config: Vec<String>,
+    /// Rows × columns of the array, such as `32x32`; the configuration's if empty.
+    #[serde(default)]
+    pub array: Vec<String>,
+    /// DRAM bytes a cycle; the configuration's if empty.
+    #[serde(default)]
+    pub bandwidth: Vec<u32>,
+    /// Decoder engines; the configuration's if empty.
+    #[serde(default)]
+    pub decoders: Vec<usize>,
+    /// Formats of the products, as `magpie run --format` takes them.
+    #[serde(default = "default_format")]
+    pub format: Vec<String>,
+    /// Modes of the cache, as `magpie run --kv` takes them.
+    #[serde(default = "default_kv")]
+    pub kv: Vec<String>,
+    /// Tokens held when decoding is measured: multiples of 32. Beyond the prompt the cache is filled with its own tiles, and beyond the model's window it
+    /// is a study of time alone.
+    #[serde(default = "default_context")]
+    pub context: Vec<usize>,
+}
+
+/// One point of a grid.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Point {
+    /// The configuration's name.
+    pub config: String,
+    /// It, with array, bandwidth and decoders put in.
+    pub npu: Config,
+    /// Of the products.
+    pub format: String,
+    /// Of the cache.
+    pub kv: String,
+    /// Contexts to measure, ascending.
+    pub contexts: Vec<usize>,
+}
+
+impl Grid {
+    /// Reads a sweep file.
+    ///
+    /// # Errors
+    /// A file that cannot be read, is not TOML, has fields that mean nothing or values out of range.
+    pub fn read(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let grid: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
+        grid.check().with_context(|| path.display().to_string())?;
+        Ok(grid)
+    }
+
+    fn check(&self) -> anyhow::Result<()> {
+        let tile = |n: usize| n > 0 && n.is_multiple_of(nkz::TOKENS);
+        ensure!(tile(self.prompt_tokens), "prompt_tokens = {}: must be a multiple of 32", self.prompt_tokens);
+        ensure!(self.decode_tokens > 0, "decode_tokens = 0: nothing would be measured");
+        let empty =
+            [("config", self.config.is_empty()), ("format", self.format.is_empty()), ("kv", self.kv.is_empty())];
+        if let Some((name, _)) = empty.iter().find(|(_, empty)| *empty) {
+            bail!("{name} = []: give at least one, or leave it out");
+        }
+        ensure!(!self.context.is_empty(), "context = []: give at least one, or leave it out");
+        for &context in &self.context {
+            ensure!(
+                tile(context) && context >= self.prompt_tokens,
+                "context {context}: must be a multiple of 32, and at least prompt_tokens = {}",
+                self.prompt_tokens
+            );
+        }
+        Ok(())
+    }
+
+    /// All points, in the order of the lists; contexts of one machine are measured together.
+    ///
+    /// # Errors
+    /// A configuration that cannot be read or is refused.
+    pub fn points(&self) -> anyhow::Result<Vec<Point>> {
+        let some = |n: usize| if n == 0 { vec![None] } else { (0..n).map(Some).collect() };
+        let mut contexts = self.context.clone();
+        contexts.sort_unstable();
+        contexts.dedup();
+        let mut points = Vec::new();
+        for name in &self.config {
+            let base = crate::run::config(name)?;
+            for array in some(self.array.len()) {
+                for bandwidth in some(self.bandwidth.len()) {
+                    for decoders in some(self.decoders.len()) {
+                        let mut npu = base.clone();
+                        if let Some(i) = array {
+                            (npu.array.rows, npu.array.cols) = side(&self.array[i])?;
+                        }
+                        if let Some(i) = bandwidth {
+                            npu.dram.bytes_per_cycle = self.bandwidth[i];
+                        }
+                        if let Some(i) = decoders {
+                            npu.codec.decoders = self.decoders[i];
+                        }
+                        npu.check()?;
+                        for format in &self.format {
+                            for kv in &self.kv {
+                                points.push(Point {
+                                    config: name.clone(),
+                                    npu: npu.clone(),
+                                    format: format.clone(),
+                                    kv: kv.clone(),
+                                    contexts: contexts.clone(),
+                                });
+                            }
+                        }
+                    }
+                }
+            }
+        }
+        Ok(points)
+    }
+}
+
+fn side(text: &str) -> anyhow::Result<(usize, usize)> {
+    let sides = text.split_once('x').and_then(|(r, c)| Some((r.trim().parse().ok()?, c.trim().parse().ok()?)));
+    sides.with_context(|| format!("array `{text}`: rows x columns, such as 32x32"))
+}

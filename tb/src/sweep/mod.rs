@@ -1,0 +1,11 @@
+//! `magpie sweep`: one design question, asked of every point of a grid.
+
+mod grid;
+mod measure;
+mod plot;
+mod table;
+
+pub use grid::{Grid, Point};
+pub use measure::{Measured, measure, prompt};
+pub use plot::plots;
+pub use table::{Table, columns};
