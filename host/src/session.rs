@@ -214,6 +214,11 @@ impl Session {
         self.recording.as_ref()
     }
 
+    /// What the KV path was set up for.
+    pub fn kv_setup(&self) -> &KvSetup {
+        &self.kv
+    }
+
     /// Keeps the values of the tiles that prefill stores, for [`Session::backfill`].
     pub fn keep_tiles(&mut self) {
         self.npu.keep_tiles();

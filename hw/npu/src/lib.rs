@@ -9,6 +9,7 @@ pub mod isa;
 mod kv;
 mod memory;
 mod npu;
+pub mod resources;
 
 pub use config::{Array, Codec, Config, ConfigError, Dram, PRESETS, Scratchpad};
 pub use counters::{ByKind, Counters, EngineCounters};

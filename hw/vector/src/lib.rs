@@ -28,7 +28,7 @@ mod quantum;
 mod steps;
 pub mod transaction;
 
-pub use clocked::{Counters, OperandBeat, ResultBeat, UnitIn, UnitOut, VectorUnit};
+pub use clocked::{Counters, MAX_STEPS, OperandBeat, ResultBeat, UnitIn, UnitOut, VectorUnit};
 pub use command::{Algorithm, Command, Masking, Op, Pairing, Ramp};
 pub use config::{Config, MAX_BATCH, MAX_FREQUENCIES, MAX_LEN, STEP_EDGES};
 pub use cycles::cycles;

@@ -9,6 +9,7 @@ pub mod kv;
 pub mod num;
 pub mod product;
 pub mod registers;
+pub mod resources;
 pub mod run;
 pub mod sweep;
 pub mod verify;

@@ -6,8 +6,8 @@ use crate::program::{Program, Reduction, StageStep};
 use numeric::fast::canonical;
 use rtl::{Format, Visitor};
 
-/// Steps of the longest chain, RoPE's. Those that are reduced are shorter and have room for the accumulator's.
-pub(super) const MAX_STEPS: usize = 24;
+/// Steps of the longest chain, RoPE's, each with a multiplier a lane. Those that are reduced are shorter and have room for the accumulator's.
+pub const MAX_STEPS: usize = 24;
 
 /// One register stage: a beat on its way.
 #[derive(Clone, Debug, PartialEq)]

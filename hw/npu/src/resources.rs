@@ -1,0 +1,123 @@
+//! What a configuration is made of: bits counted on the clocked blocks themselves.
+
+use crate::{Config, KvSetup, port};
+use mvp::Datapath;
+use numeric::FloatFormat;
+use rtl::{Module, Name, Role, Signal, Visitor};
+use serde::{Deserialize, Serialize};
+
+/// A part of the chip.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Part {
+    /// Its name.
+    pub name: &'static str,
+    /// Multipliers: of the array 8 × 8 bits (the significands of BF16 and the integers share them), of the vector unit 24 × 24, one a step of each lane.
+    pub multipliers: u64,
+    /// Bits of registers.
+    pub register_bits: u64,
+    /// Bits of memories.
+    pub sram_bits: u64,
+}
+
+/// Counts what a module shows.
+#[derive(Default)]
+struct Census {
+    registers: u64,
+    memories: u64,
+}
+
+impl Visitor for Census {
+    fn enter(&mut self, _: Name) -> bool {
+        true
+    }
+
+    fn leave(&mut self) {}
+
+    fn signal(&mut self, signal: Signal, value: u64) -> u64 {
+        if signal.role == Role::Register {
+            self.registers += u64::from(signal.width);
+        }
+        value
+    }
+
+    fn memory(&mut self, signal: Signal, words: usize) -> bool {
+        self.memories += u64::from(signal.width) * words as u64;
+        false
+    }
+}
+
+fn part(name: &'static str, multipliers: u64, count: u64, module: &mut impl Module) -> Part {
+    let mut census = Census::default();
+    module.visit(&mut census);
+    Part { name, multipliers, register_bits: count * census.registers, sram_bits: count * census.memories }
+}
+
+fn memory(name: &'static str, bits: u64) -> Part {
+    Part { name, multipliers: 0, register_bits: 0, sram_bits: bits }
+}
+
+/// The parts of an NPU, with the KV path set up for a model. The array is counted in BF16, the widest of its modes.
+pub fn parts(config: &Config, kv: &KvSetup) -> Vec<Part> {
+    let a = &config.array;
+    let array = mvp::Config {
+        rows: a.rows,
+        cols: a.cols,
+        depth: a.depth,
+        datapath: Datapath::float(FloatFormat::BF16),
+        mac_stages: a.mac_stages,
+        adder_stages: a.adder_stages,
+        group: Some(32),
+    };
+    let mut parts = vec![part("mvp", (a.rows * a.cols) as u64, 1, &mut mvp::Processor::<mvp::Array>::new(array))];
+    // A configuration that was checked gives sizes that the blocks take.
+    if let Ok(mut engine) = dma::Dma::new(&port(config)) {
+        parts.push(part("dma", 0, 1, &mut engine));
+    }
+    if let Ok(mut unit) = vector::VectorUnit::new(vector::Config { lanes: config.vector_lanes }) {
+        parts.push(part("vector", (config.vector_lanes * vector::MAX_STEPS) as u64, 1, &mut unit));
+    }
+    let tables = || nkz::clocked::TableRam::new(1);
+    let decoders = config.codec.decoders as u64;
+    parts.push(part("nkz encoder", 0, 1, &mut nkz::clocked::TileEncoder::new(tables())));
+    let mut decoder = nkz::clocked::Decoder::new(tables(), config.codec.values / nkz::LANES);
+    parts.push(part("nkz decoders", 0, decoders, &mut decoder));
+    let lines = (kv.layers * kv.heads * 2 * kv.head_dim) as u64;
+    parts.push(memory("nkz static tables", lines * 64));
+    let blocks = kv.head_dim.div_ceil(nkz::CHANNELS);
+    let lines = (kv.context / nkz::TOKENS * blocks).div_ceil(nkz::IndexLine::TILES) * kv.streams();
+    parts.push(memory("kv index", (8 * nkz::IndexLine::BYTES * lines) as u64));
+    parts.push(memory("block tables", (kv.streams() * kv.pages_per_stream() * 32) as u64));
+    parts.push(memory("scratchpad", 8 * u64::from(config.scratchpad.bytes)));
+    parts
+}
+
+/// Picojoules of what the counters count: a user's table, in TOML.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Energy {
+    /// A multiply-accumulate of the array.
+    pub mac: f64,
+    /// A byte from or to DRAM.
+    pub dram_byte: f64,
+    /// A cycle in which the vector unit runs.
+    pub vector_cycle: f64,
+    /// A cycle in which the codec runs.
+    pub nkz_cycle: f64,
+    /// Any cycle: clock tree and leakage.
+    pub cycle: f64,
+}
+
+impl Energy {
+    /// Joules of what was counted, by cause.
+    pub fn joules(&self, c: &crate::Counters) -> [(&'static str, f64); 5] {
+        let bytes = c.dram_read.total() + c.dram_written.total();
+        let busy = |engine| c.engine(engine).busy as f64;
+        [
+            ("macs", c.macs as f64 * self.mac * 1e-12),
+            ("dram", bytes as f64 * self.dram_byte * 1e-12),
+            ("vector", busy(crate::isa::Engine::Vector) * self.vector_cycle * 1e-12),
+            ("nkz", busy(crate::isa::Engine::Nkz) * self.nkz_cycle * 1e-12),
+            ("cycles", c.cycles as f64 * self.cycle * 1e-12),
+        ]
+    }
+}
