@@ -11,10 +11,10 @@ use npu::Config;
 use rand::{Rng, RngExt};
 use std::sync::OnceLock;
 
-/// Formats, and the largest mean divergence that each may have (nats): about twice what was measured with a lossless cache, and for BF16
-/// four times, for a lossy cache makes steps of small differences.
+/// Formats, and the largest mean divergence that each may have with a cache without loss (nats): about twice what was measured. A lossy
+/// cache, which both sides have, makes whole steps of small differences: it may have twice that.
 const FORMATS: [(&str, f64); 11] = [
-    ("bf16", 2e-4),
+    ("bf16", 1e-4),
     ("int8/channel", 3e-3),
     ("int8/32", 1.5e-3),
     ("e4m3/channel", 2e-2),
@@ -104,7 +104,8 @@ pub(super) fn matrix(case: &mut Case) -> anyhow::Result<()> {
     let answer = session.prefill(0, &ids, Logits::All)?;
     case.cycles(answer.cycles);
     let found = judge(&reference(source, mode, &ids)?, &answer.logits, &ids, SKIP)?;
-    case.within(format_args!("{format}, {bin}: mean KL"), found.kl, bound);
+    let lossless = matches!(bin, "raw" | "lossless");
+    case.within(format_args!("{format}, {bin}: mean KL"), found.kl, if lossless { bound } else { 2.0 * bound });
     case.check(found.kl > 0.0, "the reference is in f32, the NPU is not");
     if bin == "lossless" {
         case.measure(format!("{}_kl", format.replace('/', "_")), found.kl);
