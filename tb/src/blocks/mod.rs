@@ -6,6 +6,7 @@ pub mod nkz;
 pub mod npu;
 pub mod numeric;
 pub mod rtl;
+pub mod vector;
 
 use crate::verify::{Plan, Test};
 
@@ -16,6 +17,7 @@ const PLANS: &[&str] = &[
     include_str!("../../testplan/mvp.toml"),
     include_str!("../../testplan/dma.toml"),
     include_str!("../../testplan/nkz.toml"),
+    include_str!("../../testplan/vector.toml"),
     include_str!("../../testplan/npu.toml"),
 ];
 
@@ -29,5 +31,5 @@ pub fn plans() -> anyhow::Result<Vec<Plan>> {
 
 /// All tests of all blocks.
 pub fn tests() -> Vec<Test> {
-    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS, nkz::TESTS, npu::TESTS].concat()
+    [rtl::TESTS, numeric::TESTS, mvp::TESTS, dma::TESTS, nkz::TESTS, vector::TESTS, npu::TESTS].concat()
 }

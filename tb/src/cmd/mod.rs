@@ -12,5 +12,6 @@ pub mod registers;
 pub mod resources;
 pub mod run;
 pub mod sweep;
+pub mod vector;
 pub mod verify;
 pub mod waves;

@@ -7,6 +7,7 @@ mod dma;
 mod kernel;
 mod mvp;
 mod nkz;
+mod vector;
 
 use crate::wave::{Summary, Trace, TraceOptions, View, WaveError};
 use std::path::Path;
@@ -31,8 +32,18 @@ pub struct Shot {
 }
 
 /// All showcases, simple ones first.
-pub const SHOWCASES: &[Showcase] =
-    &[kernel::FIFO, kernel::SKID, kernel::SRAM, kernel::ADDRESS, mvp::PE, mvp::ARRAY, mvp::GEMM, dma::DMA, nkz::NKZ];
+pub const SHOWCASES: &[Showcase] = &[
+    kernel::FIFO,
+    kernel::SKID,
+    kernel::SRAM,
+    kernel::ADDRESS,
+    mvp::PE,
+    mvp::ARRAY,
+    mvp::GEMM,
+    dma::DMA,
+    nkz::NKZ,
+    vector::VECTOR,
+];
 
 impl Showcase {
     /// Runs it and writes its waveform, `.vcd` or `.fst`.
