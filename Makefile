@@ -66,5 +66,5 @@ cosim: ## The SystemVerilog twins in Verilator and Icarus against the cycle engi
 
 SECONDS ?= 60
 FUZZ ?= dma
-fuzz: ## Hostile bytes against the DMA or NeuKompression (needs cargo-fuzz): make fuzz FUZZ=nkz_decode SECONDS=60
+fuzz: ## Hostile bytes (needs cargo-fuzz); FUZZ=dma, nkz_decode, commands, gguf, safetensors or config: make fuzz FUZZ=gguf SECONDS=60
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ) -- -max_total_time=$(SECONDS)

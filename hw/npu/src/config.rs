@@ -22,7 +22,7 @@ pub struct Array {
 
 impl Default for Array {
     fn default() -> Self {
-        Self { rows: 32, cols: 32, depth: 1024, mac_stages: 4, adder_stages: 4, port_bytes: 256 }
+        Self { rows: 32, cols: 32, depth: 1024, mac_stages: 4, adder_stages: 4, port_bytes: 512 }
     }
 }
 
@@ -91,7 +91,7 @@ pub struct Codec {
 
 impl Default for Codec {
     fn default() -> Self {
-        Self { decoders: 8, values: 16 }
+        Self { decoders: 16, values: 16 }
     }
 }
 

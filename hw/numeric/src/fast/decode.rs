@@ -11,6 +11,8 @@ use crate::round::Mode;
 #[derive(Clone, Debug)]
 pub struct DecodeTable {
     values: Box<[f32; 256]>,
+    /// The same by arithmetic, where the format allows it: what many codes are decoded by.
+    narrow: Option<Narrow>,
 }
 
 impl DecodeTable {
@@ -18,7 +20,11 @@ impl DecodeTable {
     pub fn new(format: impl Into<Format>) -> DecodeTable {
         let format = format.into();
         let value = |code| convert(format, FloatFormat::FP32.into(), code as u32, Mode::IEEE, &mut Flags::default());
-        DecodeTable { values: Box::new(std::array::from_fn(|code| f32::from_bits(value(code)))) }
+        let narrow = match format {
+            Format::Float(format) => Narrow::new(format),
+            _ => None,
+        };
+        DecodeTable { values: Box::new(std::array::from_fn(|code| f32::from_bits(value(code)))), narrow }
     }
 
     /// The value of one code; a NaN is canonical.
@@ -33,8 +39,9 @@ impl DecodeTable {
     /// `Length` if the slices differ in length.
     pub fn decode_slice(&self, codes: &[u8], values: &mut [f32]) -> Result<(), NumericError> {
         same_length(codes.len(), values.len())?;
-        for (value, code) in values.iter_mut().zip(codes) {
-            *value = self.value(*code);
+        match self.narrow {
+            Some(narrow) => dispatch(Decode { codes, values, decode: |code| narrow.value(code) }),
+            None => dispatch(Decode { codes, values, decode: |code| self.value(code) }),
         }
         Ok(())
     }
@@ -165,13 +172,13 @@ impl Kernel for DecodeFp16<'_> {
 /// What FP32's exponent has more than FP16's, in FP32's place.
 const FP16_REBIAS: u32 = (127 - 15) << 23;
 
-struct Decode16<'a, F> {
-    codes: &'a [u16],
+struct Decode<'a, C, F> {
+    codes: &'a [C],
     values: &'a mut [f32],
     decode: F,
 }
 
-impl<F: Fn(u16) -> f32> Kernel for Decode16<'_, F> {
+impl<C: Copy, F: Fn(C) -> f32> Kernel for Decode<'_, C, F> {
     type Out = ();
 
     #[inline(always)]
@@ -188,7 +195,7 @@ impl<F: Fn(u16) -> f32> Kernel for Decode16<'_, F> {
 /// `Length` if the slices differ in length.
 pub fn decode_bf16_slice(codes: &[u16], values: &mut [f32]) -> Result<(), NumericError> {
     same_length(codes.len(), values.len())?;
-    dispatch(Decode16 { codes, values, decode: |code| decode_bf16(code) });
+    dispatch(Decode { codes, values, decode: |code| decode_bf16(code) });
     Ok(())
 }
 
