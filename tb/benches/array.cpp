@@ -3,7 +3,7 @@
 // usage: PROGRAM STIMULUS ROWS WIDTH COLS
 // STIMULUS: a record a cycle, least significant byte first: act and weight (ROWS * WIDTH / 8 bytes each), valid, swap, load and keep
 // (a bit a row, whole bytes), the tag (valid, first, last, end: a byte each; address, lanes: two), enable, rst.
-// Standard input: `run`, or `trace FILE CYCLES`. A line comes back for each: FNV-1a over all results.
+// Standard input: `run TIMES`, or `trace FILE CYCLES`. A line comes back for each: FNV-1a over all results.
 #include "Vmvp_datapath.h"
 #include "verilated.h"
 #if VM_TRACE
@@ -26,7 +26,7 @@ template <typename Port> static const uint8_t *put(Port &port, const uint8_t *fr
     return from + bytes;
 }
 
-static uint64_t run(size_t cycles, const char *dump) {
+static uint64_t run(size_t times, size_t cycles, const char *dump) {
     auto context = std::make_unique<VerilatedContext>();
     auto dut = std::make_unique<Vmvp_datapath>(context.get());
 #if VM_TRACE
@@ -44,7 +44,8 @@ static uint64_t run(size_t cycles, const char *dump) {
     dut->eval();
     dut->clk = 1;
     dut->eval();
-    for (size_t cycle = 0; cycle < cycles; cycle++) {
+    for (size_t n = 0; n < times * cycles; n++) {
+        const size_t cycle = n % cycles;
         const uint8_t *p = &stimulus[cycle * record];
         p = put(dut->act, p, operands);
         p = put(dut->weight, p, operands);
@@ -96,13 +97,15 @@ int main(int argc, char **argv) {
     for (size_t n; (n = fread(buffer, 1, sizeof buffer, file)) > 0;) stimulus.insert(stimulus.end(), buffer, buffer + n);
     fclose(file);
     for (std::string line; std::getline(std::cin, line);) {
-        size_t cycles = stimulus.size() / record;
+        size_t times = 1, cycles = stimulus.size() / record;
         std::string dump;
         if (line.rfind("trace ", 0) == 0) {
             const size_t space = line.rfind(' ');
             dump = line.substr(6, space - 6);
             cycles = strtoul(line.c_str() + space, nullptr, 10);
+        } else {
+            times = strtoul(line.c_str() + 4, nullptr, 10);
         }
-        std::cout << std::hex << run(cycles, dump.empty() ? nullptr : dump.c_str()) << std::endl;
+        std::cout << std::hex << run(times, cycles, dump.empty() ? nullptr : dump.c_str()) << std::endl;
     }
 }

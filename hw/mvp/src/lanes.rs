@@ -21,6 +21,35 @@ pub(crate) trait Lanes: Clone + std::fmt::Debug + 'static {
     );
 }
 
+/// south\[i\] = f(north\[i\], acts\[i\], weights\[i\]), in runs of 16 and 8 whose length the compiler knows: arrays are narrow, and a loop of open
+/// length would leave eight columns to its scalar tail.
+#[inline(always)]
+fn zip_lanes<T: Copy>(
+    south: &mut [i32],
+    north: &[i32],
+    acts: &[T],
+    weights: &[T],
+    f: impl Fn(i32, T, T) -> i32 + Copy,
+) {
+    #[inline(always)]
+    fn runs<'a, T: Copy, const N: usize>(
+        (south, north, acts, weights): (&'a mut [i32], &'a [i32], &'a [T], &'a [T]),
+        f: impl Fn(i32, T, T) -> i32 + Copy,
+    ) -> (&'a mut [i32], &'a [i32], &'a [T], &'a [T]) {
+        let ((south, s), (north, n)) = (south.as_chunks_mut::<N>(), north.as_chunks::<N>());
+        let ((acts, a), (weights, w)) = (acts.as_chunks::<N>(), weights.as_chunks::<N>());
+        for (((south, north), acts), weights) in south.iter_mut().zip(north).zip(acts).zip(weights) {
+            *south = std::array::from_fn(|i| f(north[i], acts[i], weights[i]));
+        }
+        (s, n, a, w)
+    }
+    let rest = runs::<T, 16>((south, north, acts, weights), f);
+    let (south, north, acts, weights) = runs::<T, 8>(rest, f);
+    for (((s, &n), &a), &w) in south.iter_mut().zip(north).zip(acts).zip(weights) {
+        *s = f(n, a, w);
+    }
+}
+
 /// INT8 × INT8, 16-bit lanes.
 #[derive(Clone, Debug)]
 pub(crate) struct Int8;
@@ -38,9 +67,7 @@ impl Lanes for Int8 {
 
     #[inline(always)]
     fn multiply_accumulate<const FMA: bool>(south: &mut [i32], north: &[i32], acts: &[i16], weights: &[i16]) {
-        for (((s, &n), &a), &w) in south.iter_mut().zip(north).zip(acts).zip(weights) {
-            *s = n.wrapping_add(i32::from(a) * i32::from(w));
-        }
+        zip_lanes(south, north, acts, weights, |n, a, w| n.wrapping_add(i32::from(a) * i32::from(w)));
     }
 }
 
@@ -65,10 +92,9 @@ impl Lanes for Pairs {
 
     #[inline(always)]
     fn multiply_accumulate<const FMA: bool>(south: &mut [i32], north: &[i32], acts: &[[i16; 2]], weights: &[[i16; 2]]) {
-        for (((s, &n), a), w) in south.iter_mut().zip(north).zip(acts).zip(weights) {
-            let both = i32::from(a[0]) * i32::from(w[0]) + i32::from(a[1]) * i32::from(w[1]);
-            *s = n.wrapping_add(both);
-        }
+        zip_lanes(south, north, acts, weights, |n, a, w| {
+            n.wrapping_add(i32::from(a[0]) * i32::from(w[0]) + i32::from(a[1]) * i32::from(w[1]))
+        });
     }
 }
 
@@ -129,8 +155,8 @@ impl Lanes for Floats {
 
     #[inline(always)]
     fn multiply_accumulate<const FMA: bool>(south: &mut [i32], north: &[i32], acts: &[f32], weights: &[f32]) {
-        for (((s, &n), &a), &w) in south.iter_mut().zip(north).zip(acts).zip(weights) {
-            *s = canonical(fma::<FMA>(a, w, f32::from_bits(n as u32))).to_bits() as i32;
-        }
+        zip_lanes(south, north, acts, weights, |n, a, w| {
+            canonical(fma::<FMA>(a, w, f32::from_bits(n as u32))).to_bits() as i32
+        });
     }
 }
