@@ -1,6 +1,7 @@
 //! What an NPU counts.
 
 use crate::isa::Engine;
+use rtl::{Format, Visitor};
 use serde::Serialize;
 
 /// What one command cost, beside its bits.
@@ -23,9 +24,9 @@ pub(crate) struct Work {
 }
 
 impl Work {
-    /// A command of `cycles`, of which the unit's own `inner` are stretched by conflicts in the scratchpad.
-    pub(crate) fn of(cycles: u64, inner: u64, conflict: u64) -> Self {
-        let conflicts = (conflict - 1) * inner;
+    /// A command of `cycles` in which its engine moves; where `conflict` of its operands share a bank, that is one in so many.
+    pub(crate) fn of(cycles: u64, conflict: u64) -> Self {
+        let conflicts = (conflict - 1) * cycles;
         Self { cycles: cycles + conflicts, conflicts, ..Self::default() }
     }
 }
@@ -56,6 +57,20 @@ pub struct ByKind {
     pub weights: u64,
     /// The KV cache.
     pub kv: u64,
+}
+
+impl EngineCounters {
+    pub(crate) fn visit(&mut self, v: &mut impl Visitor) {
+        let fields = [
+            ("commands_q", &mut self.commands),
+            ("busy_q", &mut self.busy),
+            ("conflicts_q", &mut self.conflicts),
+            ("waits_tokens_q", &mut self.waits_tokens),
+            ("waits_banks_q", &mut self.waits_banks),
+            ("idle_q", &mut self.idle),
+        ];
+        fields.into_iter().for_each(|(name, value)| v.reg(name, 48, Format::Unsigned, value));
+    }
 }
 
 impl ByKind {
@@ -105,6 +120,17 @@ impl Counters {
         self.port_stalls += work.port_stall;
         self.dram_read.add(work.kind, work.dram_read);
         self.dram_written.add(work.kind, work.dram_written);
+    }
+
+    /// Shows the counters that belong to no engine.
+    pub(crate) fn visit(&mut self, v: &mut impl Visitor) {
+        let fields = [
+            ("cycles_q", &mut self.cycles),
+            ("dispatch_stalls_q", &mut self.dispatch_stalls),
+            ("macs_q", &mut self.macs),
+            ("port_stalls_q", &mut self.port_stalls),
+        ];
+        fields.into_iter().for_each(|(name, value)| v.reg(name, 48, Format::Unsigned, value));
     }
 
     /// An engine's.

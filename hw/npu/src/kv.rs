@@ -3,10 +3,11 @@
 use crate::isa::Stream;
 use crate::memory::CONTROL_BASE;
 use crate::{Fault, Memory, SetupError};
+use rtl::{Format, Role, Signal, Visitor};
 use nkz::{Address, CHANNELS, Channel, Header, IndexEntry, Kind, Mode, PAGE, TOKENS, UNIT, column_blocks};
 
 /// What the KV path is set up for before anything runs.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct KvSetup {
     /// Sequences held at once, 1..=256.
     pub sequences: usize,
@@ -90,16 +91,18 @@ impl KvSetup {
 }
 
 /// Index and block table of a stream.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Place {
     /// First free unit of the stream's space.
     top: u32,
     /// Tile by tile, column block by column block.
     index: Vec<IndexEntry>,
+    /// Tiles that commands see: an encoded tile is one of them from the edge on which its command ends.
+    tiles: u32,
 }
 
 /// The index SRAM and what else the KV path keeps.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Kv {
     setup: KvSetup,
     widths: Vec<usize>,
@@ -187,10 +190,23 @@ impl Kv {
 
     /// Tiles that the index holds.
     pub(crate) fn tiles(&self, stream: usize) -> u32 {
-        (self.streams[stream].index.len() / self.widths.len()) as u32
+        self.streams[stream].tiles
     }
 
-    /// Enters a column block of a tile behind the last.
+    /// Drops column blocks of a tile that did not become complete.
+    pub(crate) fn discard(&mut self, stream: usize) {
+        let place = &mut self.streams[stream];
+        place.index.truncate(place.tiles as usize * self.widths.len());
+        place.top = place.index.last().map_or(0, |last| last.offset + (8 * u32::from(last.words)).div_ceil(UNIT as u32));
+    }
+
+    /// Makes the tile whose column blocks were entered one of those that commands see.
+    pub(crate) fn commit(&mut self, stream: usize) {
+        let place = &mut self.streams[stream];
+        place.tiles = (place.index.len() / self.widths.len()) as u32;
+    }
+
+    /// Enters a column block of a tile behind the last; commands see the tile once it is committed.
     pub(crate) fn enter(&mut self, stream: usize, bytes: usize) -> Result<(), Fault> {
         let capacity = (self.setup.pages_per_stream() * PAGE / UNIT) as u32;
         let place = &mut self.streams[stream];
@@ -217,7 +233,8 @@ impl Kv {
         let blocks = self.widths.len();
         let (from, to) = (first as usize * blocks, (first as usize + tiles as usize) * blocks);
         let held = self.tiles(stream);
-        self.streams[stream].index.get(from..to).ok_or(Fault::Tiles { first, tiles, held })
+        let seen = &self.streams[stream].index[..held as usize * blocks];
+        seen.get(from..to).ok_or(Fault::Tiles { first, tiles, held })
     }
 
     /// First byte and bytes of tiles in the stream's space, from unit to unit.
@@ -235,9 +252,32 @@ impl Kv {
     }
 
     /// Physical page of a stream's logical one.
-    fn page(&self, memory: &Memory, stream: usize, logical: usize) -> u64 {
+    pub(crate) fn page(&self, memory: &Memory, stream: usize, logical: usize) -> u64 {
         let at = self.table(stream) + 4 * logical;
         memory.control[at..at + 4].iter().rev().fold(0, |value, &byte| value << 8 | u64::from(byte))
+    }
+
+    /// Shows the index: its memory, and each stream's registers.
+    pub(crate) fn visit(&mut self, v: &mut impl Visitor) {
+        let most = self.setup.context / TOKENS * self.widths.len();
+        for (stream, place) in self.streams.iter_mut().enumerate() {
+            v.reg(("top_q", stream), 32, Format::Unsigned, &mut place.top);
+            v.reg(("tiles_q", stream), 32, Format::Unsigned, &mut place.tiles);
+            let mut entered = place.index.len() as u32;
+            v.reg(("entered_q", stream), 32, Format::Unsigned, &mut entered);
+            let signal =
+                Signal { name: ("entries", stream).into(), width: 48, format: Format::Hex, role: Role::Register };
+            if v.memory(signal, most) {
+                place.index.resize(most.max(place.index.len()), IndexEntry { offset: 0, words: 0 });
+                for entry in &mut place.index[..most] {
+                    let bits = v.word(u64::from(entry.offset) << 16 | u64::from(entry.words));
+                    *entry = IndexEntry { offset: (bits >> 16) as u32, words: bits as u16 };
+                }
+            }
+            place.index.resize(entered as usize, IndexEntry { offset: 0, words: 0 });
+        }
+        v.reg("raw_bytes_q", 48, Format::Unsigned, &mut self.raw_bytes);
+        v.reg("stored_bytes_q", 48, Format::Unsigned, &mut self.stored_bytes);
     }
 
     /// Where a span of a stream's space lies, page by page.

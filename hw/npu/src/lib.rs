@@ -1,5 +1,6 @@
 //! The whole NPU: memory, queues and engines; docs/npu.md describes it.
 
+pub mod clocked;
 mod config;
 mod counters;
 pub mod csr;

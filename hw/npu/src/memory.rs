@@ -1,6 +1,8 @@
 //! The memories: DRAM, the banked scratchpad and the control RAM, and the map under which the DMA sees them.
 
 use crate::{Config, Fault};
+use dma::Response;
+use rtl::{Format, Role, Signal, Visitor};
 use std::ops::Range;
 
 #[cfg(target_endian = "big")]
@@ -14,7 +16,7 @@ pub const SCRATCHPAD_BASE: u64 = 1 << 40;
 pub const CONTROL_BASE: u64 = 2 << 40;
 
 /// Bytes on an 8-byte boundary, so that rows of any element can be looked at in place.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Words(Vec<u64>);
 
 impl Words {
@@ -28,7 +30,7 @@ impl Words {
 }
 
 /// The DRAM. It takes host memory only up to the highest byte ever written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DramBytes {
     words: Words,
     size: u64,
@@ -87,7 +89,7 @@ impl DramBytes {
 const GRANULE: usize = 4;
 
 /// The scratchpad: banks side by side, with a bit a granule that says whether it was ever written.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Scratch {
     words: Words,
     written: Vec<u64>,
@@ -162,7 +164,7 @@ impl Scratch {
 }
 
 /// All memories of an NPU.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// DRAM.
     pub dram: DramBytes,
@@ -212,6 +214,59 @@ impl Memory {
         let mut buffer = vec![0; bytes];
         self.fetch(from, &mut buffer)?;
         self.put(to, &buffer)
+    }
+
+    /// The first place where two machines' memories differ, if any does.
+    pub fn difference(&self, other: &Self) -> Option<String> {
+        let first = |a: &[u64], b: &[u64]| (a.len() != b.len()).then(|| a.len().min(b.len())).or_else(|| {
+            a.iter().zip(b).position(|(a, b)| a != b)
+        });
+        let pairs = [
+            ("the DRAM", &self.dram.words.0, &other.dram.words.0, 8),
+            ("the scratchpad", &self.scratch.words.0, &other.scratch.words.0, 8),
+            ("what was written of the scratchpad", &self.scratch.written, &other.scratch.written, 64 * GRANULE),
+        ];
+        let found = pairs.into_iter().find_map(|(name, a, b, bytes)| Some(format!("{name} at {:#x}", first(a, b)? * bytes)));
+        found.or_else(|| (self.control != other.control).then(|| "the control RAM".into()))
+    }
+
+    /// Lanes of a beat as the DMA's port gives them. Lanes around what a job moves are read too, so bytes never written read as they are.
+    pub(crate) fn load(&self, address: u64, lanes: &mut [u8]) -> Response {
+        if self.fetch(address, lanes).is_err() {
+            for (i, lane) in lanes.iter_mut().enumerate() {
+                let mut byte = [0];
+                // Past the end of a memory, or never written: only lanes that nobody uses.
+                *lane = self.fetch(address + i as u64, &mut byte).map_or(0, |()| byte[0]);
+            }
+        }
+        Response::Okay
+    }
+
+    /// Lanes of a beat into memory, those whose bit of the strobe is set.
+    pub(crate) fn store(&mut self, address: u64, lanes: &[u8], strobe: u64) -> Response {
+        let on = (0..lanes.len()).filter(|i| strobe >> i & 1 == 1);
+        let mut result = Response::Okay;
+        for i in on {
+            if self.put(address + i as u64, &lanes[i..=i]).is_err() {
+                result = Response::DecodeError;
+            }
+        }
+        result
+    }
+
+    /// Shows the on-chip memories.
+    pub(crate) fn visit(&mut self, v: &mut impl Visitor) {
+        let word = |name: &'static str, width| Signal { name: name.into(), width, format: Format::Hex, role: Role::Register };
+        let Scratch { words, written, .. } = &mut self.scratch;
+        if v.memory(word("scratchpad", 64), words.0.len()) {
+            words.0.iter_mut().for_each(|w| *w = v.word(*w));
+        }
+        if v.memory(word("written", 64), written.len()) {
+            written.iter_mut().for_each(|w| *w = v.word(*w));
+        }
+        if v.memory(word("control", 8), self.control.len()) {
+            self.control.iter_mut().for_each(|w| *w = v.word(u64::from(*w)) as u8);
+        }
     }
 
     /// Writes bytes as the DMA does.

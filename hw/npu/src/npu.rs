@@ -2,7 +2,7 @@
 //! once. Engines share nothing but tokens and banks, and a command holds its banks alone, so the order of starts is the order of effects.
 
 use crate::csr::Csr;
-use crate::exec::{Machine, footprint};
+use crate::exec::{self, Machine, footprint};
 use crate::isa::{Command, Engine, TOKENS, listing};
 use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, RunError, SetupError, Work};
 use std::collections::VecDeque;
@@ -75,14 +75,7 @@ impl Npu {
     /// # Errors
     /// A configuration that cannot be built, or a KV path that does not fit it.
     pub fn new(config: Config, setup: KvSetup) -> Result<Self, SetupError> {
-        config.check()?;
-        let (end, size) = (setup.pages.saturating_add(setup.page_bytes()), config.dram.bytes);
-        let kv = Kv::new(setup)?;
-        if end > size {
-            return Err(SetupError::PagesEnd { end, size });
-        }
-        let mut memory = Memory::new(&config, kv.control_bytes());
-        kv.fill_tables(&mut memory);
+        let (memory, kv) = set_up(&config, setup)?;
         let machine = Machine::new(config, memory, kv);
         let (tokens, counters, csr) = ([0; TOKENS], Counters::default(), Csr::default());
         Ok(Self { machine, tokens, counters, cycle: 0, record: false, csr })
@@ -154,6 +147,19 @@ impl Npu {
     }
 }
 
+/// Empty memories and the KV path of a machine.
+pub(crate) fn set_up(config: &Config, setup: KvSetup) -> Result<(Memory, Kv), SetupError> {
+    config.check()?;
+    let (end, size) = (setup.pages.saturating_add(setup.page_bytes()), config.dram.bytes);
+    let kv = Kv::new(setup)?;
+    if end > size {
+        return Err(SetupError::PagesEnd { end, size });
+    }
+    let mut memory = Memory::new(config, kv.control_bytes());
+    kv.fill_tables(&mut memory);
+    Ok((memory, kv))
+}
+
 /// A program under way. `t` is the present cycle, the first being the one in which the doorbell is seen.
 struct Run<'a> {
     npu: &'a mut Npu,
@@ -169,7 +175,7 @@ impl Run<'_> {
     fn finish(&mut self) -> Result<(), RunError> {
         while self.next < self.program.len() || self.lanes.iter().any(|l| l.running.is_some() || !l.queue.is_empty()) {
             let states = self.states()?;
-            let moved = self.edge(&states)?;
+            let (moved, stalled) = self.edge(&states)?;
             // Nothing changes until a command ends, unless something moved on this edge.
             let next = match moved {
                 true => self.t + 1,
@@ -179,6 +185,7 @@ impl Run<'_> {
                 },
             };
             self.account(&states, next - self.t);
+            self.npu.counters.dispatch_stalls += if stalled { next - self.t } else { 0 };
             self.t = next;
         }
         Ok(())
@@ -214,8 +221,9 @@ impl Run<'_> {
         Ok(states)
     }
 
-    /// The edge at the end of this cycle: ends, starts, one dispatch. All from the state before it.
-    fn edge(&mut self, states: &[State; 4]) -> Result<bool, RunError> {
+    /// The edge at the end of this cycle: ends, starts, one dispatch. All from the state before it. Gives whether anything moved, and
+    /// whether the dispatcher found no room.
+    fn edge(&mut self, states: &[State; 4]) -> Result<(bool, bool), RunError> {
         let mut moved = false;
         // The dispatcher looks at the queues before anything leaves them.
         let dispatched = self.program.get(self.next).map(|c| c.op.engine() as usize);
@@ -239,18 +247,15 @@ impl Run<'_> {
             }
         }
         for (number, signal) in signals {
+            exec::finish(&self.program[number].op, &mut self.npu.machine.kv);
             self.signal(number, signal)?;
         }
-        if let Some(e) = dispatched {
-            if room {
-                self.lanes[e].queue.push_back(self.next);
-                self.next += 1;
-                moved = true;
-            } else {
-                self.npu.counters.dispatch_stalls += 1;
-            }
+        if let Some(e) = dispatched.filter(|_| room) {
+            self.lanes[e].queue.push_back(self.next);
+            self.next += 1;
+            moved = true;
         }
-        Ok(moved)
+        Ok((moved, dispatched.is_some() && !room))
     }
 
     fn start(&mut self, e: usize, number: usize) -> Result<(), RunError> {
@@ -298,28 +303,43 @@ impl Run<'_> {
         RunError::Command { number, listing: listing(number, &self.program[number]).trim().into(), fault }
     }
 
-    /// What the watchdog sees.
     fn dump(&self) -> String {
-        let mut lines = Vec::new();
-        for (engine, lane) in Engine::ALL.iter().zip(&self.lanes) {
-            let held = lane.queue.len();
-            match lane.queue.front() {
-                Some(&number) => {
-                    let command = &self.program[number];
-                    let missing = (0..TOKENS).filter(|t| command.wait >> t & 1 == 1 && self.npu.tokens[*t] == 0);
-                    let missing: Vec<_> = missing.map(|t| format!("t{t}")).collect();
-                    let (name, waits) = (engine.name(), missing.join(", "));
-                    let head = listing(number, command);
-                    lines.push(format!("{name} holds {held}, its head waits for {waits}: {}", head.trim()));
-                }
-                None => lines.push(format!("{} is empty", engine.name())),
-            }
-        }
-        let next = match self.program.get(self.next) {
-            Some(command) => format!("the dispatcher waits for room for {}", listing(self.next, command).trim()),
-            None => "the dispatcher is done".into(),
-        };
-        lines.push(next);
-        lines.join("; ")
+        let queue = |lane: &Lane| Waiting { running: None, held: lane.queue.len(), head: lane.queue.front().copied() };
+        dump(self.program, &self.lanes.each_ref().map(queue), &self.npu.tokens, self.next)
     }
+}
+
+/// An engine as the watchdog sees it; commands by their places in the program.
+pub(crate) struct Waiting {
+    pub(crate) running: Option<usize>,
+    /// Commands in the queue.
+    pub(crate) held: usize,
+    pub(crate) head: Option<usize>,
+}
+
+/// What the watchdog says of a machine that stands still.
+pub(crate) fn dump(program: &[Command], engines: &[Waiting; 4], tokens: &[u16; TOKENS], next: usize) -> String {
+    let shown = |number: usize| listing(number, &program[number]).trim().to_string();
+    let mut lines = Vec::new();
+    for (engine, waiting) in Engine::ALL.iter().zip(engines) {
+        let name = engine.name();
+        if let Some(number) = waiting.running {
+            lines.push(format!("{name} runs {}", shown(number)));
+        }
+        match waiting.head {
+            Some(number) => {
+                let wait = program[number].wait;
+                let missing = (0..TOKENS).filter(|&t| wait >> t & 1 == 1 && tokens[t] == 0);
+                let missing: Vec<_> = missing.map(|t| format!("t{t}")).collect();
+                let waits = if missing.is_empty() { "banks".into() } else { missing.join(", ") };
+                lines.push(format!("{name} holds {}, its head waits for {waits}: {}", waiting.held, shown(number)));
+            }
+            None => lines.push(format!("{name}'s queue is empty")),
+        }
+    }
+    lines.push(match next < program.len() {
+        true => format!("the dispatcher waits for room for {}", shown(next)),
+        false => "the dispatcher is done".into(),
+    });
+    lines.join("; ")
 }

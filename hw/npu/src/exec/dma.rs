@@ -6,6 +6,7 @@ use crate::kv::{Piece, control};
 use crate::memory::{CONTROL_BASE, SCRATCHPAD_BASE};
 use crate::{Config, Fault, Memory, Work};
 use dma::{Bytes, Descriptor, Element, IndexList, Latency, Region, Remap, Response, Side, Transaction, WIRE_BYTES};
+use rtl::{Format, Visitor};
 use std::collections::HashMap;
 
 /// Regions of the DMA: DRAM, scratchpad, control RAM.
@@ -15,6 +16,8 @@ pub const SCRATCHPAD_REGION: u8 = 1;
 /// The control RAM's region; it can only be read.
 pub const CONTROL_REGION: u8 = 2;
 
+/// Cycles of the shell around the engine: the one in which the doorbell rings, the one that sees it idle again.
+const AROUND: u64 = 2;
 /// Cycles from a read or write of an on-chip memory to its answer.
 const LOCAL: u64 = 2;
 /// Longest chain that is followed.
@@ -42,6 +45,20 @@ impl OpenRows {
             open: vec![None; d.banks],
         }
     }
+
+    /// Closes all rows.
+    pub(crate) fn close(&mut self) {
+        self.open.fill(None);
+    }
+
+    /// Shows the open row of each bank: 0 is none, n + 1 is row n.
+    pub(crate) fn visit(&mut self, v: &mut impl Visitor) {
+        for (bank, row) in self.open.iter_mut().enumerate() {
+            let mut code = row.map_or(0, |row| row + 1);
+            v.reg(("row_q", bank), 41, Format::Unsigned, &mut code);
+            *row = code.checked_sub(1);
+        }
+    }
 }
 
 impl Latency for OpenRows {
@@ -60,7 +77,7 @@ impl Latency for OpenRows {
     }
 }
 
-/// The memories as the engine's port sees them. Lanes around what a job moves are read too, so bytes never written read as they are.
+/// The memories as the engine's port sees them.
 struct Port<'a> {
     memory: &'a mut Memory,
     /// The bytes are moved; otherwise only descriptors and lists are read, for the time that they take.
@@ -69,29 +86,11 @@ struct Port<'a> {
 
 impl Bytes for Port<'_> {
     fn read(&mut self, address: u64, lanes: &mut [u8]) -> Response {
-        if self.memory.fetch(address, lanes).is_ok() {
-            return Response::Okay;
-        }
-        for (i, lane) in lanes.iter_mut().enumerate() {
-            let mut byte = [0];
-            // Past the end of a memory, or never written: only lanes that nobody uses.
-            *lane = self.memory.fetch(address + i as u64, &mut byte).map_or(0, |()| byte[0]);
-        }
-        Response::Okay
+        self.memory.load(address, lanes)
     }
 
     fn write(&mut self, address: u64, lanes: &[u8], strobe: u64) -> Response {
-        if !self.moves {
-            return Response::Okay;
-        }
-        let on = (0..lanes.len()).filter(|i| strobe >> i & 1 == 1);
-        let mut result = Response::Okay;
-        for i in on {
-            if self.memory.put(address + i as u64, &lanes[i..=i]).is_err() {
-                result = Response::DecodeError;
-            }
-        }
-        result
+        if self.moves { self.memory.store(address, lanes, strobe) } else { Response::Okay }
     }
 }
 
@@ -195,6 +194,9 @@ impl Machine {
 
     /// Banks of the scratchpad between the lowest and the highest byte that a job may touch.
     fn touched(&self, d: &Descriptor) -> u64 {
+        if d.counts.contains(&0) {
+            return 0;
+        }
         let sides = [&d.source, &d.destination].into_iter().filter(|side| side.region == SCRATCHPAD_REGION);
         let whole = self.memory.scratch.size();
         sides.fold(0, |mask, side| {
@@ -237,7 +239,7 @@ impl Machine {
                 self.copy(d, list)?;
             }
         }
-        Ok(Work { dram_read: read, dram_written: written, kind, ..Work::of(1 + composed + cycles, cycles, 1) })
+        Ok(Work { dram_read: read, dram_written: written, kind, ..Work::of(AROUND + composed + cycles, 1) })
     }
 
     /// What a chain's time depends on: addresses only up to where the banks repeat, and how entries of a list follow each other.
@@ -346,7 +348,7 @@ impl Machine {
     /// Writes descriptors into the control RAM, a bus beat a cycle, and runs them.
     fn composed(&mut self, mut jobs: Vec<Descriptor>) -> Result<Work, Fault> {
         let Some(last) = jobs.len().checked_sub(1) else {
-            return Ok(Work { kind: KV, ..Work::of(1, 0, 1) });
+            return Ok(Work { kind: KV, ..Work::of(1, 1) });
         };
         let slot = WIRE_BYTES.next_multiple_of(64);
         for (number, job) in jobs.iter_mut().enumerate() {

@@ -106,7 +106,7 @@ impl Machine {
             }
         }
         let macs = (m * n * k) as u64;
-        Ok(Work { macs, port_stall: cycles - free, ..Work::of(AROUND + cycles, cycles, conflict) })
+        Ok(Work { macs, port_stall: cycles - free, ..Work::of(AROUND + cycles, conflict) })
     }
 
     /// Y in FP32.

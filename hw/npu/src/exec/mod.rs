@@ -8,7 +8,10 @@ mod nkz;
 mod vector;
 
 pub use dma::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions};
-pub(crate) use footprint::footprint;
+pub(crate) use dma::linear;
+pub(crate) use footprint::{Footprint, footprint};
+pub(crate) use nkz::ROTATE;
+pub(crate) use vector::pairing;
 pub use matmul::utilisation;
 
 use crate::isa::{Op, Rows};
@@ -50,8 +53,17 @@ impl Machine {
     }
 }
 
+/// What becomes visible on the edge that ends a command.
+pub(crate) fn finish(op: &Op, kv: &mut Kv) {
+    if let Op::KvEncode { stream, .. } = op
+        && let Ok(at) = kv.at(*stream)
+    {
+        kv.commit(at);
+    }
+}
+
 /// `count` rows of `len` elements, in place where they lie without gaps.
-fn rows<T: Pod>(scratch: &Scratch, rows: Rows, count: usize, len: usize) -> Result<Cow<'_, [T]>, Fault> {
+pub(crate) fn rows<T: Pod>(scratch: &Scratch, rows: Rows, count: usize, len: usize) -> Result<Cow<'_, [T]>, Fault> {
     let bytes = len * size_of::<T>();
     let (base, pitch) = (rows.base as usize, rows.pitch as usize);
     if count <= 1 || pitch == bytes {
@@ -65,7 +77,7 @@ fn rows<T: Pod>(scratch: &Scratch, rows: Rows, count: usize, len: usize) -> Resu
 }
 
 /// Writes rows of `len` elements.
-fn put_rows<T: Pod>(scratch: &mut Scratch, to: Rows, len: usize, values: &[T]) -> Result<(), Fault> {
+pub(crate) fn put_rows<T: Pod>(scratch: &mut Scratch, to: Rows, len: usize, values: &[T]) -> Result<(), Fault> {
     let (base, pitch) = (to.base as usize, to.pitch as usize);
     for (row, values) in values.chunks_exact(len).enumerate() {
         scratch.write(base + row * pitch, size_of_val(values))?.copy_from_slice(bytemuck::cast_slice(values));
@@ -74,7 +86,7 @@ fn put_rows<T: Pod>(scratch: &mut Scratch, to: Rows, len: usize, values: &[T]) -
 }
 
 /// Checks a place for `count` rows of `bytes` bytes: elements must not straddle words, rows must not overlap, and all must lie inside.
-fn placed(scratch: &Scratch, field: &'static str, place: Rows, count: usize, bytes: usize) -> Result<(), Fault> {
+pub(crate) fn placed(scratch: &Scratch, field: &'static str, place: Rows, count: usize, bytes: usize) -> Result<(), Fault> {
     let wrong = |value: u32, rule| Err(Fault::Field { field, value: u64::from(value), rule });
     let (base, pitch) = (place.base as usize, place.pitch as usize);
     if !base.is_multiple_of(64) {
@@ -94,13 +106,13 @@ fn placed(scratch: &Scratch, field: &'static str, place: Rows, count: usize, byt
 }
 
 /// `count` FP32 values, the rows' scales or weights.
-fn fp32<'a>(scratch: &'a Scratch, field: &'static str, base: u32, count: usize) -> Result<&'a [f32], Fault> {
+pub(crate) fn fp32<'a>(scratch: &'a Scratch, field: &'static str, base: u32, count: usize) -> Result<&'a [f32], Fault> {
     placed(scratch, field, Rows::packed(base, 0), 1, 4 * count)?;
     Ok(bytemuck::cast_slice(scratch.read(base as usize, 4 * count)?))
 }
 
 /// A count that is zero or too large for any memory here.
-fn counted(field: &'static str, value: u32) -> Result<usize, Fault> {
+pub(crate) fn counted(field: &'static str, value: u32) -> Result<usize, Fault> {
     let rule = "must lie in 1..=2^24";
     match (1..=1 << 24).contains(&value) {
         true => Ok(value as usize),

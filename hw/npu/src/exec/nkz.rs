@@ -9,10 +9,12 @@ use nkz::{CHANNELS, Cause, Corrupt, Encoder, Error, Format, Header, IndexEntry, 
 use std::collections::HashMap;
 use vector::Ramp;
 
-/// Cycles from a row of the decoder to the same row, rotated, in the scratchpad.
-const ROTATE: u64 = 16;
-/// Cycles of the engine around its units: the one that takes the command, the one that sees the last status.
+/// Stages of the rotate unit, through which every row passes on its way into the scratchpad.
+pub(crate) const ROTATE: u64 = 16;
+/// Cycles of the shell around the encoder: the one that takes the command, the one that sees the last status.
 const AROUND: u64 = 2;
+/// Cycles around decoders and rotate unit: the one that sees both empty.
+const EMPTY: u64 = 1;
 
 /// A tile that was decoded before: the same bytes give the same values.
 struct Known {
@@ -56,6 +58,7 @@ impl Machine {
             kept.entry(at).or_default().push(values.to_vec());
         }
         let (stored, cycles) = self.encode_tile(stream, at, tile, &values)?;
+        self.kv.discard(at);
         let mut place = to as usize;
         for bytes in stored {
             let size = bytes.len().next_multiple_of(UNIT);
@@ -67,7 +70,7 @@ impl Machine {
             place += size;
         }
         self.kv.raw_bytes += (2 * TOKENS * head_dim) as u64;
-        Ok(Work::of(AROUND + cycles, cycles, conflict))
+        Ok(Work::of(AROUND + cycles, conflict))
     }
 
     /// A tile's stored column blocks, and the encoder's edges.
@@ -117,11 +120,11 @@ impl Machine {
         let (start, _) = self.kv.span(at, first, tiles)?;
         let entries = self.kv.entries(at, first, tiles)?.to_vec();
         if tiles == 0 {
-            return Ok(Work::of(AROUND, 0, conflict));
+            return Ok(Work::of(EMPTY, conflict));
         }
         self.tokens_placed(tokens, tiles as usize * TOKENS, head_dim)?;
         let mut out = Vec::with_capacity(tiles as usize * TOKENS * head_dim);
-        // Column blocks go to the decoders in turn; each has two tiles in flight.
+        // Tiles go to the decoders in turn, so that a decoder sees whole rows; each has two column blocks in flight.
         let mut lanes = vec![[None; 2]; codec.decoders];
         let mut last = 0;
         for (i, entries) in entries.chunks_exact(blocks).enumerate() {
@@ -130,7 +133,7 @@ impl Machine {
             let known = self.tile(stream, at, tile, entries, from, tokens.rotated)?;
             out.extend_from_slice(&known.values);
             for (block, entry) in entries.iter().enumerate() {
-                let lane: &mut [Option<DecodeEdges>; 2] = &mut lanes[(i * blocks + block) % codec.decoders];
+                let lane: &mut [Option<DecodeEdges>; 2] = &mut lanes[i % codec.decoders];
                 let what =
                     (&known.headers[block], usize::from(entry.words), known.widths[block], codec.values / nkz::LANES);
                 let always = |_| true;
@@ -141,7 +144,7 @@ impl Machine {
             }
         }
         self.write_tokens(tokens, head_dim, &out)?;
-        Ok(Work::of(AROUND + ROTATE + last, last, conflict))
+        Ok(Work::of(last + ROTATE + EMPTY, conflict))
     }
 
     /// A tile's values, decoded now or before.
@@ -201,7 +204,7 @@ impl Machine {
         let cycles = (count * width).div_ceil(rate) as u64;
         let values = if tokens.rotated { self.rotate(position, &values)? } else { values };
         self.write_tokens(tokens, width, &values)?;
-        Ok(Work::of(AROUND + ROTATE + cycles, cycles, conflict))
+        Ok(Work::of(cycles + ROTATE + EMPTY, conflict))
     }
 
     /// Checks where tokens go.

@@ -28,7 +28,7 @@ pub(crate) fn format(codes: Codes) -> Format {
     }
 }
 
-pub(super) fn pairing(interleaved: bool) -> Pairing {
+pub(crate) fn pairing(interleaved: bool) -> Pairing {
     if interleaved { Pairing::Interleaved } else { Pairing::Halves }
 }
 
@@ -78,7 +78,7 @@ impl Machine {
         let cycles = cycles(&config, &command);
         self.place(&command, r)?;
         self.compute(&config, &command, r)?;
-        Ok(Work::of(AROUND + cycles, cycles, conflict))
+        Ok(Work::of(AROUND + cycles, conflict))
     }
 
     /// Checks where the rows lie.

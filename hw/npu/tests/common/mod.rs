@@ -1,4 +1,7 @@
-//! A small NPU and what its tests do to it.
+//! A small NPU and what its tests do to it. Every test has a part of it to itself.
+#![allow(dead_code)]
+
+pub(crate) mod both;
 
 use npu::dma::{Descriptor, Element, Side};
 use npu::isa::{Command, Op};

@@ -1,0 +1,259 @@
+//! The cycle engine against the transaction engine.
+
+mod common;
+
+use common::both::Both;
+use common::{bank, command, config, load, setup};
+use npu::dma::{Descriptor, Element, IndexList, Side};
+use npu::isa::{Command, Op, Rows, Stream, Tokens};
+use npu::nkz::{Channel, Mode};
+use npu::{Config, KvSetup, SCRATCHPAD_REGION};
+use proptest::prelude::*;
+
+/// Where chains lie.
+const CHAINS: u64 = 0x2_0000;
+/// Chains of [`furnish`].
+const KINDS: u64 = 6;
+
+fn side(region: u8, offset: u64, strides: [i64; 3]) -> Side {
+    Side { region, offset: offset as i64, strides, index: None }
+}
+
+/// Chain `kind` into or out of a bank.
+fn chain(both: &mut Both, kind: u64, to: u32) {
+    let at = CHAINS + 1024 * (u64::from(to) * KINDS + kind);
+    let local = u64::from(bank(to));
+    let plain = Descriptor {
+        element: Element::B1,
+        counts: [1, 1, 1024],
+        source: side(0, 0, [0, 0, 1]),
+        destination: side(SCRATCHPAD_REGION, local, [0, 0, 1]),
+        ..Descriptor::default()
+    };
+    let jobs = match kind {
+        0 => vec![plain],
+        // Strided, off any boundary.
+        1 => vec![Descriptor {
+            counts: [1, 7, 100],
+            source: side(0, 4001, [0, 333, 1]),
+            destination: side(SCRATCHPAD_REGION, local + 64, [0, 128, 1]),
+            ..plain
+        }],
+        // Back into DRAM, then something else in.
+        2 => vec![
+            Descriptor {
+                source: side(SCRATCHPAD_REGION, local, [0, 0, 1]),
+                destination: side(0, 0x1_0000 + 4096 * u64::from(to), [0, 0, 1]),
+                ..plain
+            },
+            Descriptor { counts: [1, 1, 5000], ..plain },
+        ],
+        // Rows by a list, transposed 16-bit elements after.
+        3 => vec![Descriptor {
+            counts: [1, 8, 64],
+            source: Side {
+                index: Some(IndexList { region: 0, offset: 0xf000, dimension: 1, bound: 64 }),
+                ..side(0, 0x100, [0, 64, 1])
+            },
+            destination: side(SCRATCHPAD_REGION, local, [0, 64, 1]),
+            ..plain
+        }],
+        4 => vec![Descriptor {
+            element: Element::B2,
+            counts: [1, 20, 30],
+            source: side(0, 0x200, [0, 2, 64]),
+            destination: side(SCRATCHPAD_REGION, local, [0, 60, 2]),
+            ..plain
+        }],
+        _ => vec![Descriptor { counts: [1, 0, 100], ..plain }, plain],
+    };
+    let last = jobs.len() - 1;
+    for (i, job) in jobs.into_iter().enumerate() {
+        let place = at + 256 * i as u64;
+        let job = Descriptor { link: (i < last).then_some(place + 256), ..job };
+        both.transaction.memory_mut().dram.write(place, &job.encode()).unwrap();
+    }
+}
+
+/// Engines whose memories hold something everywhere.
+fn furnish(config: Config, setup: KvSetup) -> Both {
+    let mut both = Both::new(config, setup);
+    let memory = both.transaction.memory_mut();
+    // BF16 of moderate size, whatever it is read as.
+    let noise = |i: u32| (0x3e00 + (i.wrapping_mul(2_654_435_761) >> 16 & 0x1ff) as u16) | ((i & 1) << 15) as u16;
+    let bytes: Vec<u8> = (0..1 << 15).flat_map(|i| noise(i).to_le_bytes()).collect();
+    memory.dram.write(0, &bytes).unwrap();
+    let list: Vec<u8> = [3u16, 1, 4, 1, 5, 9, 2, 6].into_iter().flat_map(u16::to_le_bytes).collect();
+    memory.dram.write(0xf000, &list).unwrap();
+    let size = memory.scratch.size();
+    let filled = memory.scratch.write(0, size).unwrap();
+    filled.chunks_mut(bytes.len()).for_each(|chunk| chunk.copy_from_slice(&bytes[..chunk.len()]));
+    for to in 0..8 {
+        (0..KINDS).for_each(|kind| chain(&mut both, kind, to));
+    }
+    both.share();
+    both
+}
+
+#[derive(Clone, Debug)]
+struct Machine {
+    config: Config,
+    setup: KvSetup,
+}
+
+fn machine() -> impl Strategy<Value = Machine> {
+    let modes = prop_oneof![
+        Just(Mode::Raw),
+        Just(Mode::Lossless),
+        Just(Mode::Entropy { qp: 6 }),
+        Just(Mode::Fixed { qp: 3 }),
+        Just(Mode::Slot { bytes: 512 }),
+        Just(Mode::Mean),
+    ];
+    let codec = (1usize..5, prop_oneof![Just(8usize), Just(16)]);
+    let dram = (1u64..80, 0u64..30, 1u64..60, prop_oneof![Just(8u32), Just(16), Just(32), Just(64)], 1usize..20);
+    let heads = prop_oneof![Just(16usize), Just(24), Just(80)];
+    (modes.clone(), modes, codec, dram, heads, 1usize..6, any::<bool>()).prop_map(
+        |(keys, values, (decoders, width), (hit, more, write, bus, reads), head_dim, depth, interleaved)| {
+            let mut config = config();
+            (config.codec.decoders, config.codec.values) = (decoders, width);
+            (config.dram.hit_latency, config.dram.miss_latency, config.dram.write_latency) = (hit, hit + more, write);
+            (config.dram.bytes_per_cycle, config.dram.reads_in_flight) = (bus, reads);
+            config.queue_depth = depth;
+            let mut setup = KvSetup { keys, values, head_dim, interleaved, ..setup(Mode::Raw) };
+            let line = |i: usize| Channel {
+                mean: 0x3d00 + i as u16,
+                step: (i % 5) as i8 + 20,
+                spread: (i % 7) as i8 + 10,
+                fixed_step: 30,
+                exponent: 124,
+                exponent_table: (i % 3) as u8 + 1,
+            };
+            setup.tables = (0..setup.layers * setup.heads * 2 * head_dim).map(line).collect();
+            setup.frequencies = (0..head_dim / 2).map(|i| 10_000f32.powf(-(i as f32) / head_dim as f32)).collect();
+            Machine { config, setup }
+        },
+    )
+}
+
+/// What a command of a program does; banks 0..8 are everybody's, the others belong to the KV trips.
+#[derive(Clone, Debug)]
+struct Step {
+    kind: u32,
+    from: u32,
+    to: u32,
+    pick: u32,
+    signals: bool,
+}
+
+fn steps() -> impl Strategy<Value = Vec<Step>> {
+    let step = (0u32..3, 0u32..8, 0u32..8, any::<u32>(), any::<bool>());
+    let step = step.prop_map(|(kind, from, to, pick, signals)| Step { kind, from, to, pick, signals });
+    prop::collection::vec(step, 1..24)
+}
+
+/// Commands whose waits are all signalled by earlier ones; a counter is waited for by one engine alone.
+fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
+    let mut tokens = [0u32; 24];
+    let mut tiles = [0u32; 8];
+    let mut trips = 0;
+    let mut program = Vec::new();
+    for Step { kind, from, to, pick, signals } in steps.iter().cloned() {
+        let engine = if kind == 0 { 0 } else { 3 };
+        let mine = |t: usize| t % 4 == engine && tokens[t] > 0 && pick & 3 != 0;
+        let wait = (0..24).map(|t| (t + pick as usize) % 24).find(|t| mine(*t)).map_or(0, |t| 1u32 << t);
+        let signal = if signals { 1u32 << (pick >> 8 & 31) % 24 } else { 0 };
+        if kind < 2 {
+            (0..24).for_each(|t| {
+                tokens[t] -= wait >> t & 1;
+                tokens[t] += signal >> t & 1;
+            });
+        }
+        match kind {
+            0 => {
+                let at = CHAINS + 1024 * (u64::from(to) * KINDS + u64::from(pick >> 16) % KINDS);
+                program.push(command(wait, signal, Op::Dma { chain: at, banks: 1 << to }));
+            }
+            1 => {
+                let rotated = pick >> 16 & 1 == 1;
+                let transposed = pick >> 17 & 1 == 1;
+                let width = if rotated { setup.head_dim as u32 } else { 1 + (pick >> 18) % 90 };
+                let rows = 1 + (pick >> 25) % 40;
+                let tokens = Tokens { to: Rows { base: bank(to), pitch: 256 }, transposed, rotated };
+                // Results never overlap operands; from another place of the same bank they come, too.
+                let from = Rows { base: bank(from) + if from == to { 0x8000 } else { 0 }, pitch: 4 * width.div_ceil(2) };
+                program.push(command(wait, signal, Op::KvRaw { rows, width, position: pick >> 4 & 255, from, tokens }));
+            }
+            _ => {
+                let which = (pick >> 16 & 7) as usize;
+                if tiles[which] == 8 {
+                    continue;
+                }
+                let stream =
+                    Stream { sequence: 0, layer: (which >> 2) as u8, head: (which >> 1 & 1) as u8, value: which & 1 == 1 };
+                let place = trips % 7 * 0x2000;
+                trips += 1;
+                let tile = tiles[which];
+                tiles[which] += 1;
+                let rows = Rows::packed(bank(from), 2 * setup.head_dim as u32);
+                program.push(command(0, 1 << 24, Op::KvEncode { stream, tile, from: rows, to: bank(8) + place }));
+                program.push(command(1 << 24, 0, Op::KvStore { stream, tile, from: bank(8) + place }));
+                let first = if pick >> 20 & 1 == 1 { 0 } else { tile };
+                let count = tile + 1 - first;
+                // A context of all tiles has a place of its own.
+                program.push(command(0, 1 << 27, Op::KvLoad { stream, first, tiles: count, to: bank(9) + place * 8 }));
+                let transposed = pick >> 17 & 1 == 1;
+                let to = Rows { base: bank(to), pitch: 512 };
+                let tokens = Tokens { to, transposed, rotated: pick >> 18 & 1 == 1 };
+                let from = bank(9) + place * 8;
+                program.push(command(1 << 27, 0, Op::KvDecode { stream, first, tiles: count, from, tokens }));
+            }
+        }
+    }
+    program
+}
+
+#[test]
+fn one_transfer() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    let report = both.run(&[command(0, 0, Op::Dma { chain: CHAINS, banks: 1 })]).unwrap();
+    assert!(report.cycles > 100);
+}
+
+#[test]
+fn raw_rows() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    for (transposed, rotated) in [(false, false), (true, false), (false, true), (true, true)] {
+        let tokens = Tokens { to: Rows::packed(bank(1), 64), transposed, rotated };
+        let from = Rows::packed(bank(0), 32);
+        both.run(&[command(0, 0, Op::KvRaw { rows: 20, width: 16, position: 5, from, tokens })]).unwrap();
+    }
+}
+
+#[test]
+fn nothing_to_load_or_decode() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    let stream = Stream::default();
+    let tokens = Tokens { to: Rows::packed(bank(1), 32), ..Tokens::default() };
+    let load = Op::KvLoad { stream, first: 0, tiles: 0, to: bank(2) };
+    let decode = Op::KvDecode { stream, first: 0, tiles: 0, from: bank(2), tokens };
+    both.run(&[command(0, 1, load), command(1, 0, decode)]).unwrap();
+}
+
+proptest! {
+    #[test]
+    fn programs_of_any_kind(machine in machine(), steps in steps()) {
+        let Machine { config, setup } = machine;
+        let program = program(&steps, &setup);
+        let mut both = furnish(config, setup);
+        both.run(&program).unwrap();
+    }
+}
+
+#[test]
+fn a_load_helper_is_used() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    let op = load(&mut both.transaction, 0x8_0000, 64, 0, bank(0));
+    both.share();
+    both.run(&[command(0, 0, op)]).unwrap();
+}
