@@ -10,7 +10,7 @@ pub struct Array {
     pub rows: usize,
     /// C, 1..=256.
     pub cols: usize,
-    /// D: accumulator rows.
+    /// D: accumulator rows, 2..=65,536.
     pub depth: usize,
     /// L of a float element.
     pub mac_stages: usize,
@@ -184,7 +184,8 @@ impl Config {
         rule(self.clock_mhz.is_finite() && self.clock_mhz > 0.0, "clock_mhz", &self.clock_mhz, "must be positive")?;
         rule((1..=256).contains(&a.rows), "array.rows", &a.rows, "must lie in 1..=256")?;
         rule((1..=256).contains(&a.cols), "array.cols", &a.cols, "must lie in 1..=256")?;
-        rule((1..=65_536).contains(&a.depth), "array.depth", &a.depth, "must lie in 1..=65536")?;
+        let depth = "must lie in 2..=65536: the output FIFO has as many rows, and one row would halve its rate";
+        rule((2..=65_536).contains(&a.depth), "array.depth", &a.depth, depth)?;
         rule((1..=16).contains(&a.mac_stages), "array.mac_stages", &a.mac_stages, "must lie in 1..=16")?;
         rule((1..=16).contains(&a.adder_stages), "array.adder_stages", &a.adder_stages, "must lie in 1..=16")?;
         rule((1..=65_536).contains(&a.port_bytes), "array.port_bytes", &a.port_bytes, "must lie in 1..=65536")?;

@@ -246,6 +246,11 @@ impl Kv {
         Ok((start, end - start))
     }
 
+    /// Pages of all streams: entries of a block table lie below.
+    pub(crate) fn page_count(&self) -> u32 {
+        (self.streams.len() * self.setup.pages_per_stream()) as u32
+    }
+
     /// Byte offset of a stream's block table in the control RAM.
     pub(crate) fn table(&self, stream: usize) -> usize {
         COMPOSE_BYTES + 4 * stream * self.setup.pages_per_stream()

@@ -59,7 +59,7 @@ impl Composer {
                 region: CONTROL_REGION,
                 offset: (kv.table(stream) + 4 * page) as u64,
                 dimension: 1,
-                bound: u32::MAX >> 1,
+                bound: kv.page_count(),
             };
             let strides = [0, PAGE as i64, 1];
             let descriptor = Descriptor {

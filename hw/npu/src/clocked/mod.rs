@@ -16,6 +16,7 @@ mod compose;
 mod dma;
 mod entry;
 mod grant;
+mod mvp;
 mod nkz;
 mod rotate;
 mod run;
@@ -66,6 +67,7 @@ impl Lane {
 #[derive(Clone, Debug)]
 struct Shells {
     dma: dma::DmaShell,
+    mvp: mvp::MvpShell,
     nkz: nkz::NkzShell,
 }
 
@@ -74,8 +76,9 @@ impl Shells {
     fn start(&mut self, engine: Engine, command: &Command, banks: u64, ports: &mut Ports<'_>) -> Result<(), Fault> {
         match engine {
             Engine::Dma => self.dma.start(&command.op, banks, ports),
+            Engine::Mvp => self.mvp.start(&command.op, ports),
             Engine::Nkz => self.nkz.start(&command.op, ports),
-            Engine::Mvp | Engine::Vector => todo!(),
+            Engine::Vector => todo!(),
         }
     }
 
@@ -83,8 +86,9 @@ impl Shells {
     fn done(&self, engine: Engine) -> bool {
         match engine {
             Engine::Dma => self.dma.done(),
+            Engine::Mvp => self.mvp.done(),
             Engine::Nkz => self.nkz.done(),
-            Engine::Mvp | Engine::Vector => todo!(),
+            Engine::Vector => todo!(),
         }
     }
 
@@ -92,8 +96,9 @@ impl Shells {
     fn clock(&mut self, engine: Engine, ports: &mut Ports<'_>) -> Result<(), Fault> {
         match engine {
             Engine::Dma => self.dma.clock(ports),
+            Engine::Mvp => self.mvp.clock(ports),
             Engine::Nkz => self.nkz.clock(ports),
-            Engine::Mvp | Engine::Vector => todo!(),
+            Engine::Vector => todo!(),
         }
     }
 }
@@ -142,7 +147,7 @@ impl Npu {
     /// A configuration that cannot be built, or a KV path that does not fit it.
     pub fn new(config: Config, setup: KvSetup) -> Result<Self, SetupError> {
         let (memory, kv) = crate::npu::set_up(&config, setup)?;
-        let shells = Shells { dma: dma::DmaShell::new(&config, &kv), nkz: nkz::NkzShell::new(&config, &kv) };
+        let shells = Shells { dma: dma::DmaShell::new(&config, &kv), mvp: mvp::MvpShell::new(), nkz: nkz::NkzShell::new(&config, &kv) };
         let queue = Fifo::new(config.queue_depth, Entry::default());
         Ok(Self {
             queues: std::array::from_fn(|_| queue.clone()),
@@ -211,6 +216,11 @@ impl Npu {
             }
             lane.phase = 0;
             ends[e] = self.shells.done(engine);
+            if ends[e] && engine == Engine::Mvp {
+                let (macs, stalls) = self.shells.mvp.counted();
+                self.counters.macs += macs;
+                self.counters.port_stalls += stalls;
+            }
             let mut ports = Ports { config: &self.config, memory: &mut self.memory, kv: &mut self.kv };
             if let Err(fault) = self.shells.clock(engine, &mut ports) {
                 self.fault.get_or_insert((lane.entry.number, fault));
@@ -309,6 +319,7 @@ impl Module for Npu {
         self.tokens = Tokens::default();
         self.lanes = [Lane::default(); ENGINES];
         self.shells.dma.reset();
+        self.shells.mvp.reset();
         self.shells.nkz.reset();
         self.counters = Counters::default();
         self.fault = None;
@@ -325,8 +336,9 @@ impl Module for Npu {
                 v.scope("counters", |v| counters.visit(v));
                 match engine {
                     Engine::Dma => self.shells.dma.visit(v),
+                    Engine::Mvp => self.shells.mvp.visit(v),
                     Engine::Nkz => self.shells.nkz.visit(v),
-                    Engine::Mvp | Engine::Vector => {}
+                    Engine::Vector => {}
                 }
             });
         }

@@ -308,7 +308,7 @@ impl Machine {
                 region: CONTROL_REGION,
                 offset: (self.kv.table(at) + 4 * page) as u64,
                 dimension: 1,
-                bound: (self.kv.setup().page_bytes() / nkz::PAGE as u64) as u32,
+                bound: self.kv.page_count(),
             };
             let strides = [0, nkz::PAGE as i64, 1];
             jobs.push(Descriptor {

@@ -1,99 +1,33 @@
 //! Matrix products.
 
-use super::{Machine, counted, fp32, placed, put_rows, rows};
+use super::port::known_stalls;
+use super::{Machine, MatmulShape, fp32, put_rows, rows};
 use crate::isa::{Block, Matmul, Mode, Operands};
 use crate::{Config, Fault, Work};
-use mvp::{
-    Codes, Computed, Datapath, GemvJob, GemvShape, GroupScales, Job, Sums, gemm_cycles, gemv_cycles, grouped_sums, sums,
-};
+use mvp::{Codes, Computed, GemvJob, GemvShape, GroupScales, Job, Sums, gemm_cycles, gemv_cycles, grouped_sums, sums};
 use numeric::fast::{Encoder, decode_fp16};
 use numeric::{Flags, FloatFormat, Mode as Rounding};
 
-/// Cycles of the engine around the processor: the one that takes the command, the one that sees the last result.
-const AROUND: u64 = 2;
+/// Cycles of the shell around the processor: two before the job's start has passed (the first beats are read, and enter the processor's
+/// buffers), three behind the last sum (through the output FIFO and both stages of the output stage).
+const AROUND: u64 = 5;
 
-/// The processor as a product uses it.
-pub(super) fn processor(config: &Config, operands: Operands) -> mvp::Config {
-    let a = &config.array;
-    let datapath = match operands {
-        Operands::Float(format) => Datapath::float(format),
-        Operands::PerChannel(format) | Operands::PerGroup { format, .. } => {
-            format.map_or(Datapath::Int8, Datapath::float)
-        }
-        Operands::Stored(Block::Q80) => Datapath::Int8,
-        Operands::Stored(Block::Q40 | Block::Q41) => Datapath::Int4,
-    };
-    let group = match operands {
-        Operands::PerGroup { group, .. } => Some(usize::from(group)),
-        Operands::Stored(_) => Some(Block::VALUES),
-        _ => None,
-    };
-    mvp::Config {
-        rows: a.rows,
-        cols: a.cols,
-        depth: a.depth,
-        datapath,
-        mac_stages: a.mac_stages,
-        adder_stages: a.adder_stages,
-        group,
-    }
-}
-
-/// Stored bytes of W, its scales included: what crosses the weight port.
-pub(super) fn stored_bytes(p: &Matmul) -> u64 {
-    let (n, k) = (u64::from(p.n), u64::from(p.k));
-    match p.operands {
-        Operands::Float(f) => n * k * u64::from(f.width().div_ceil(8)),
-        Operands::PerChannel(_) => n * k + 4 * n,
-        Operands::PerGroup { group, .. } => n * k + 4 * n * k.div_ceil(u64::from(group)),
-        Operands::Stored(b) => n * k.div_ceil(Block::VALUES as u64) * b.bytes() as u64,
-    }
-}
-
-/// Cycles of a product on the processor alone, and the part of them in which the array would not have waited for the port.
-pub(super) fn cycles(config: &Config, p: &Matmul) -> Result<(u64, u64), Fault> {
-    let processor = processor(config, p.operands);
-    let (m, n, k) = (p.m as usize, p.n as usize, p.k as usize);
-    let free = match p.mode {
-        Mode::Gemm => gemm_cycles(processor.checked()?, Job { m, n, k }.checked()?),
-        Mode::Gemv => {
-            let outputs = processor.cols / m;
-            let shape = GemvShape { config: processor, outputs, vectors: m }.checked()?;
-            gemv_cycles(shape, GemvJob { n, k }.checked()?)
-        }
-    };
-    // The port feeds the same sequence of beats: where it is the slower, its bytes set the pace.
-    let port = stored_bytes(p).div_ceil(config.array.port_bytes as u64) + 1 + latency(&processor);
-    Ok((free.max(port), free))
-}
-
-/// Cycles from the last beat into the array to its last result.
-fn latency(p: &mvp::Config) -> u64 {
-    (p.rows * p.mac_latency() + p.accumulator_latency()) as u64
+/// Cycles of a product on the processor alone whose weights are always at hand.
+fn cycles(shape: &MatmulShape) -> Result<u64, Fault> {
+    let MatmulShape { m, n, k, config, outputs, .. } = *shape;
+    Ok(match shape.command.mode {
+        Mode::Gemm => gemm_cycles(config, Job { m, n, k }),
+        Mode::Gemv => gemv_cycles(GemvShape { config, outputs, vectors: m }.checked()?, GemvJob { n, k }),
+    })
 }
 
 impl Machine {
     pub(super) fn matmul(&mut self, p: &Matmul, conflict: u64) -> Result<Work, Fault> {
-        let (m, n, k) = (counted("m", p.m)?, counted("n", p.n)?, counted("k", p.k)?);
-        let (x_bytes, w_rows, w_bytes) = match p.operands {
-            Operands::Float(f) => {
-                let bytes = f.width().div_ceil(8) as usize;
-                (k * bytes, k, n * bytes)
-            }
-            Operands::PerChannel(_) | Operands::PerGroup { .. } => (k, k, n),
-            Operands::Stored(block) => (k, k.div_ceil(Block::VALUES), n * block.bytes()),
-        };
-        let scratch = &self.memory.scratch;
-        placed(scratch, "x", p.x, m, x_bytes)?;
-        placed(scratch, "w", p.w, w_rows, w_bytes)?;
-        placed(scratch, "y", p.y, m, n * if p.y_bf16 { 2 } else { 4 })?;
-        let processor = processor(&self.config, p.operands);
-        if p.mode == Mode::Gemv && m > processor.cols {
-            let rule = "a matrix-vector product takes at most as many rows of X as the array has columns";
-            return Err(Fault::Field { field: "m", value: m as u64, rule });
-        }
-        let (cycles, free) = cycles(&self.config, p)?;
-        let y = self.products(p, processor, [m, n, k])?;
+        let shape = MatmulShape::checked(&self.config, p, &self.memory.scratch)?;
+        let MatmulShape { m, n, k, config, .. } = shape;
+        let free = cycles(&shape)?;
+        let stalls = known_stalls(&mut self.stalls, &shape, self.config.array.port_bytes as u64);
+        let y = self.products(p, config, [m, n, k])?;
         let scratch = &mut self.memory.scratch;
         match p.y_bf16 {
             false => put_rows(scratch, p.y, n, &y)?,
@@ -106,7 +40,7 @@ impl Machine {
             }
         }
         let macs = (m * n * k) as u64;
-        Ok(Work { macs, port_stall: cycles - free, ..Work::of(AROUND + cycles, conflict) })
+        Ok(Work { macs, port_stall: stalls, ..Work::of(AROUND + free + stalls, conflict) })
     }
 
     /// Y in FP32.
@@ -158,10 +92,6 @@ impl Machine {
             }
             Operands::Stored(block) => {
                 let groups = k.div_ceil(Block::VALUES);
-                if !k.is_multiple_of(Block::VALUES) {
-                    let rule = "stored blocks hold 32 values each: K must be a multiple";
-                    return Err(Fault::Field { field: "k", value: k as u64, rule });
-                }
                 let x = rows(scratch, p.x, m, k)?;
                 let blocks = rows::<u8>(scratch, p.w, groups, n * block.bytes())?;
                 let w = Expanded::new(block, &blocks, groups, n);

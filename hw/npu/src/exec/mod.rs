@@ -5,12 +5,15 @@ mod dma;
 mod footprint;
 mod matmul;
 mod nkz;
+mod port;
+mod shape;
 mod vector;
 
 pub use dma::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions};
 pub(crate) use dma::linear;
 pub(crate) use footprint::{Footprint, footprint};
 pub(crate) use nkz::ROTATE;
+pub(crate) use shape::{MatmulShape, processor, vectors};
 pub(crate) use vector::pairing;
 pub use matmul::utilisation;
 
@@ -27,11 +30,13 @@ pub(crate) struct Machine {
     pub(crate) kv: Kv,
     dma: dma::Mover,
     nkz: nkz::Codec,
+    stalls: port::Known,
 }
 
 impl Machine {
     pub(crate) fn new(config: Config, memory: Memory, kv: Kv) -> Self {
-        Self { dma: dma::Mover::new(&config, kv.control_bytes()), nkz: nkz::Codec::default(), config, memory, kv }
+        let dma = dma::Mover::new(&config, kv.control_bytes());
+        Self { dma, nkz: nkz::Codec::default(), stalls: port::Known::default(), config, memory, kv }
     }
 
     /// Carries a command out. `conflict`: how many of its operands share the worst bank.

@@ -40,8 +40,11 @@ impl Both {
                 }
                 assert_eq!(found, expected);
             }
-            (Err(RunError::Command { .. }), Err(RunError::Command { .. })) => return expected,
-            (Err(e), Err(f)) => assert_eq!(f, e),
+            (Err(e), Err(f)) => {
+                // The cycle engine finds some faults on the way, when other memories have changed.
+                assert_eq!(f, e);
+                return expected;
+            }
             (Err(e), Ok(_)) => panic!("the transaction engine alone refuses: {e}"),
             (Ok(_), Err(e)) => panic!("the cycle engine alone refuses: {e}"),
         }
