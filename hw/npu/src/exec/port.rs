@@ -77,12 +77,11 @@ pub(super) fn stalls(shape: &MatmulShape, port: u64) -> u64 {
         gearbox.slots([false, false].into_iter());
         // Column C − 1 has slot 0; those past N take nothing.
         let takes = |panel: usize| (0..cols).map(move |slot| cols - 1 - slot).map(move |c| c < columns(panel));
-        let mut lost = 0;
-        let mut over = 0;
+        // The first tile is loaded alone, the others in the first slots of the tile before them.
+        let (mut lost, mut rest) = (0, 0);
         for ((rows, panel), _) in tiles {
-            // The slots of the tile before it in which nothing is loaded any more, then this one's load.
-            lost += gearbox.slots(std::iter::repeat_n(false, over)) + gearbox.slots(takes(panel));
-            over = rows.max(cols).max(latency) - cols;
+            lost += gearbox.slots(takes(panel)) + gearbox.slots(std::iter::repeat_n(false, rest));
+            rest = rows.max(cols).max(latency) - cols;
         }
         return lost;
     }
