@@ -3,7 +3,7 @@
 mod common;
 
 use common::both::Both;
-use common::{bank, command, config, load, setup};
+use common::{bank, command, config, setup};
 use npu::dma::{Descriptor, Element, IndexList, Side};
 use npu::isa::{Block, Command, Matmul, Mode as Product, Op, Operands, Rows, Stream, Tokens};
 use npu::nkz::{Channel, Mode};
@@ -322,9 +322,24 @@ proptest! {
 }
 
 #[test]
-fn a_load_helper_is_used() {
+fn a_load_takes_no_time_from_a_chain_of_its_shape() {
     let mut both = furnish(config(), setup(Mode::Raw));
-    let op = load(&mut both.transaction, 0x8_0000, 64, 0, bank(0));
+    let stream = Stream::default();
+    let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(bank(2), 32), to: bank(8) };
+    let load = Op::KvLoad { stream, first: 0, tiles: 1, to: bank(0) };
+    // The same move, but its descriptor lies in DRAM.
+    let at = CHAINS + 1024 * 100;
+    let chain = Descriptor {
+        element: Element::B1,
+        counts: [1, 1, 1056],
+        source: side(0, 1 << 20, [0, 0, 1]),
+        destination: side(SCRATCHPAD_REGION, 0, [0, 0, 1]),
+        ..Descriptor::default()
+    };
+    both.transaction.memory_mut().dram.write(at, &chain.encode()).unwrap();
     both.share();
-    both.run(&[command(0, 0, op)]).unwrap();
+    let chain = Op::Dma { chain: at, banks: 1 };
+    let program: Vec<_> = [load, chain, load].map(|op| command(0, 0, op)).into();
+    both.run(&[command(0, 0, encode)]).unwrap();
+    both.run(&program).unwrap();
 }

@@ -41,6 +41,7 @@ impl Machine {
             for bytes in &stored {
                 self.kv.enter(at, bytes.len())?;
             }
+            self.kv.commit(at);
             let mut whole = Vec::new();
             for bytes in stored {
                 whole.extend_from_slice(&bytes);

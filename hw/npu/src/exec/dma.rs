@@ -242,15 +242,17 @@ impl Machine {
         Ok(Work { dram_read: read, dram_written: written, kind, ..Work::of(AROUND + composed + cycles, 1) })
     }
 
-    /// What a chain's time depends on: addresses only up to where the banks repeat, and how entries of a list follow each other.
+    /// What a chain's time depends on: addresses only up to where the banks repeat, which memory they lie in, and how entries of a list
+    /// follow each other.
     fn shape(&self, bell: u64, jobs: &[(Descriptor, Vec<u8>)]) -> Shape {
         let period = self.dma.period;
+        let place = |at: u64| at / SCRATCHPAD_BASE * SCRATCHPAD_BASE + at % period;
         let fold = |side: &Side| Side { offset: side.offset.rem_euclid(period as i64), ..*side };
         let jobs = jobs.iter().map(|(d, list)| {
             let d = Descriptor { source: fold(&d.source), destination: fold(&d.destination), tag: 0, ..*d };
-            (Descriptor { link: d.link.map(|at| at % period), ..d }, list.clone())
+            (Descriptor { link: d.link.map(place), ..d }, list.clone())
         });
-        Shape { bell: bell % period, jobs: jobs.collect() }
+        Shape { bell: place(bell), jobs: jobs.collect() }
     }
 
     /// Moves the bytes of a plain job, row by row.
