@@ -5,7 +5,7 @@ mod common;
 use common::both::Both;
 use common::{bank, command, config, setup};
 use npu::dma::{Descriptor, Element, IndexList, Side};
-use npu::isa::{Block, Command, Matmul, Mode as Product, Op, Operands, Rows, Stream, Tokens};
+use npu::isa::{Block, Codes, Command, Matmul, Mode as Product, Op, Operands, RowOp, Rows, Stream, Tokens, Vector};
 use npu::nkz::{Channel, Mode};
 use npu::numeric::FloatFormat;
 use npu::{Config, Fault, KvSetup, RunError, SCRATCHPAD_REGION};
@@ -152,7 +152,7 @@ struct Step {
 }
 
 fn steps() -> impl Strategy<Value = Vec<Step>> {
-    let step = (0u32..4, 0u32..8, 0u32..8, any::<u32>(), any::<bool>());
+    let step = (0u32..5, 0u32..8, 0u32..8, any::<u32>(), any::<bool>());
     let step = step.prop_map(|(kind, from, to, pick, signals)| Step { kind, from, to, pick, signals });
     prop::collection::vec(step, 1..24)
 }
@@ -197,6 +197,34 @@ fn matmul(from: u32, to: u32, pick: u32) -> Matmul {
     }
 }
 
+/// A row operation from bank `from` to bank `to`, the rest by the bits of `pick`.
+fn row_op(from: u32, to: u32, pick: u32, head_dim: u32) -> RowOp {
+    let (kind, rows) = (pick % 10, 1 + (pick >> 4 & 7));
+    let mut len = 1 + (pick >> 7 & 127);
+    let second = Rows { base: bank(pick >> 14 & 7) + 0x4000, pitch: 1024 };
+    let group = [0, 8, 32][(pick >> 17) as usize % 3];
+    let step = (pick >> 19 & 1) as u8;
+    let op = match kind {
+        0 => Vector::RmsNorm { weight: second.base, epsilon: 1e-5f32.to_bits(), bf16: step == 1 },
+        1 | 2 => {
+            len = len.next_multiple_of(u32::from(group).max(1));
+            let codes = if kind == 1 { Codes::Int8 } else { Codes::Float(FloatFormat::E4M3) };
+            Vector::Quantize { codes, group, scales: Rows { base: bank(to) + 0xc000, pitch: 128 } }
+        }
+        3 => Vector::Softmax { scale: 0.7f32.to_bits(), visible: pick >> 20 & 63, step },
+        4 => {
+            len = head_dim * (1 + (pick >> 20 & 1));
+            Vector::Rope { position: pick >> 21, step }
+        }
+        5 => Vector::SwiGlu { up: second },
+        6 => Vector::Add { b: second },
+        7 => Vector::ToBf16,
+        8 => Vector::ToFp32,
+        _ => Vector::Argmax,
+    };
+    RowOp { op, rows, len, x: Rows { base: bank(from), pitch: 1024 }, y: Rows { base: bank(to) + 0x8000, pitch: 1024 } }
+}
+
 /// Commands whose waits are all signalled by earlier ones; a counter is waited for by one engine alone.
 fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
     let mut tokens = [0u32; 24];
@@ -204,7 +232,7 @@ fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
     let mut trips = 0;
     let mut program = Vec::new();
     for Step { kind, from, to, pick, signals } in steps.iter().cloned() {
-        let engine = [0, 3, 3, 1][kind as usize];
+        let engine = [0, 3, 3, 1, 2][kind as usize];
         let mine = |t: usize| t % 4 == engine && tokens[t] > 0 && pick & 3 != 0;
         let wait = (0..24).map(|t| (t + pick as usize) % 24).find(|t| mine(*t)).map_or(0, |t| 1u32 << t);
         let signal = if signals { 1u32 << (pick >> 8 & 31) % 24 } else { 0 };
@@ -230,6 +258,7 @@ fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
                 program.push(command(wait, signal, Op::KvRaw { rows, width, position: pick >> 4 & 255, from, tokens }));
             }
             3 => program.push(command(wait, signal, Op::Matmul(matmul(from, to, pick)))),
+            4 => program.push(command(wait, signal, Op::Vector(row_op(from, to, pick, setup.head_dim as u32)))),
             _ => {
                 let which = (pick >> 16 & 7) as usize;
                 if tiles[which] == 8 {
@@ -303,6 +332,29 @@ fn products() {
             }
         }
     }
+}
+
+#[test]
+fn row_operations() {
+    for kind in 0..10 {
+        for (rows, len) in [(1, 32), (5, 100), (3, 256)] {
+            for interleaved in [false, true] {
+                let mut both = furnish(config(), KvSetup { interleaved, ..setup(Mode::Raw) });
+                let op = row_op(0, 1, kind, 16);
+                let op = RowOp { rows, len: if kind == 4 { 48 } else { len }, ..op };
+                both.run(&[command(0, 0, Op::Vector(op))]).unwrap();
+            }
+        }
+    }
+}
+
+#[test]
+fn a_sum_in_place() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    let rows = Rows::packed(bank(0), 400);
+    let b = Rows { base: bank(1), pitch: 400 };
+    let op = RowOp { op: Vector::Add { b }, rows: 6, len: 100, x: rows, y: rows };
+    both.run(&[command(0, 0, Op::Vector(op))]).unwrap();
 }
 
 proptest! {

@@ -21,6 +21,7 @@ mod nkz;
 mod rotate;
 mod run;
 mod slave;
+mod vector;
 
 pub use run::Session;
 
@@ -68,6 +69,7 @@ impl Lane {
 struct Shells {
     dma: dma::DmaShell,
     mvp: mvp::MvpShell,
+    vector: vector::VectorShell,
     nkz: nkz::NkzShell,
 }
 
@@ -78,7 +80,7 @@ impl Shells {
             Engine::Dma => self.dma.start(&command.op, banks, ports),
             Engine::Mvp => self.mvp.start(&command.op, ports),
             Engine::Nkz => self.nkz.start(&command.op, ports),
-            Engine::Vector => todo!(),
+            Engine::Vector => self.vector.start(&command.op, ports),
         }
     }
 
@@ -88,7 +90,7 @@ impl Shells {
             Engine::Dma => self.dma.done(),
             Engine::Mvp => self.mvp.done(),
             Engine::Nkz => self.nkz.done(),
-            Engine::Vector => todo!(),
+            Engine::Vector => self.vector.done(),
         }
     }
 
@@ -98,7 +100,7 @@ impl Shells {
             Engine::Dma => self.dma.clock(ports),
             Engine::Mvp => self.mvp.clock(ports),
             Engine::Nkz => self.nkz.clock(ports),
-            Engine::Vector => todo!(),
+            Engine::Vector => self.vector.clock(ports),
         }
     }
 }
@@ -147,7 +149,12 @@ impl Npu {
     /// A configuration that cannot be built, or a KV path that does not fit it.
     pub fn new(config: Config, setup: KvSetup) -> Result<Self, SetupError> {
         let (memory, kv) = crate::npu::set_up(&config, setup)?;
-        let shells = Shells { dma: dma::DmaShell::new(&config, &kv), mvp: mvp::MvpShell::new(), nkz: nkz::NkzShell::new(&config, &kv) };
+        let shells = Shells {
+            dma: dma::DmaShell::new(&config, &kv),
+            mvp: mvp::MvpShell::new(),
+            vector: vector::VectorShell::new(&config, &kv),
+            nkz: nkz::NkzShell::new(&config, &kv),
+        };
         let queue = Fifo::new(config.queue_depth, Entry::default());
         Ok(Self {
             queues: std::array::from_fn(|_| queue.clone()),
@@ -320,6 +327,7 @@ impl Module for Npu {
         self.lanes = [Lane::default(); ENGINES];
         self.shells.dma.reset();
         self.shells.mvp.reset();
+        self.shells.vector.reset(&self.kv);
         self.shells.nkz.reset();
         self.counters = Counters::default();
         self.fault = None;
@@ -338,7 +346,7 @@ impl Module for Npu {
                     Engine::Dma => self.shells.dma.visit(v),
                     Engine::Mvp => self.shells.mvp.visit(v),
                     Engine::Nkz => self.shells.nkz.visit(v),
-                    Engine::Vector => {}
+                    Engine::Vector => self.shells.vector.visit(v),
                 }
             });
         }

@@ -14,7 +14,7 @@ pub(crate) use dma::linear;
 pub(crate) use footprint::{Footprint, footprint};
 pub(crate) use nkz::ROTATE;
 pub(crate) use shape::{MatmulShape, processor, vectors};
-pub(crate) use vector::pairing;
+pub(crate) use vector::{pairing, placed_rows, unit_command};
 pub use matmul::utilisation;
 
 use crate::isa::{Op, Rows};

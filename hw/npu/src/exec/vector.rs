@@ -2,13 +2,14 @@
 
 use super::{Machine, counted, fp32, placed, put_rows, rows};
 use crate::isa::{Codes, RowOp, Vector};
-use crate::{Fault, Work};
+use crate::memory::Scratch;
+use crate::{Fault, Kv, Work};
 use numeric::{Flags, FloatFormat, Format, IntFormat};
 use std::borrow::Cow;
 use vector::transaction as unit;
 use vector::{Algorithm, Command, Masking, Op, Pairing, Ramp, cycles};
 
-/// Cycles of the engine around the unit: the one that takes the command, the one that sees the last result.
+/// Cycles of the shell around the unit: the one in which the first operands are read, the one in which the unit takes the command.
 const AROUND: u64 = 2;
 
 const BF16: Format = Format::Float(FloatFormat::BF16);
@@ -32,72 +33,71 @@ pub(crate) fn pairing(interleaved: bool) -> Pairing {
     if interleaved { Pairing::Interleaved } else { Pairing::Halves }
 }
 
-impl Machine {
-    /// The unit's command for a row operation.
-    pub(crate) fn unit_command(&self, r: &RowOp) -> Result<Command, Fault> {
-        let (rows, len) = (counted("rows", r.rows)?, counted("len", r.len)?);
-        let new = |op| Command::new(op, len, rows);
-        Ok(match r.op {
-            Vector::RmsNorm { epsilon, bf16, .. } => {
-                let command = new(Op::RmsNorm { epsilon: f32::from_bits(epsilon) });
-                if bf16 { command.into_format(BF16) } else { command }
+/// The unit's command for a row operation.
+pub(crate) fn unit_command(kv: &Kv, r: &RowOp) -> Result<Command, Fault> {
+    let (rows, len) = (counted("rows", r.rows)?, counted("len", r.len)?);
+    let new = |op| Command::new(op, len, rows);
+    Ok(match r.op {
+        Vector::RmsNorm { epsilon, bf16, .. } => {
+            let command = new(Op::RmsNorm { epsilon: f32::from_bits(epsilon) });
+            if bf16 { command.into_format(BF16) } else { command }
+        }
+        Vector::Quantize { codes, group, .. } => {
+            let group = (group != 0).then_some(usize::from(group));
+            new(Op::Quantise { group }).into_format(format(codes))
+        }
+        Vector::Softmax { scale, visible, step } => {
+            let mask = Masking::Count(ramp(visible, step)?);
+            let scale = f32::from_bits(scale);
+            new(Op::Softmax { algorithm: Algorithm::ThreePass, scale, mask }).into_format(BF16)
+        }
+        Vector::Rope { position, step } => {
+            let setup = kv.setup();
+            let d = setup.head_dim;
+            if !len.is_multiple_of(d) {
+                let rule = "must be a multiple of the head dimension";
+                return Err(Fault::Field { field: "len", value: len as u64, rule });
             }
-            Vector::Quantize { codes, group, .. } => {
-                let group = (group != 0).then_some(usize::from(group));
-                new(Op::Quantise { group }).into_format(format(codes))
-            }
-            Vector::Softmax { scale, visible, step } => {
-                let mask = Masking::Count(ramp(visible, step)?);
-                let scale = f32::from_bits(scale);
-                new(Op::Softmax { algorithm: Algorithm::ThreePass, scale, mask }).into_format(BF16)
-            }
-            Vector::Rope { position, step } => {
-                let setup = self.kv.setup();
-                let d = setup.head_dim;
-                if !len.is_multiple_of(d) {
-                    let rule = "must be a multiple of the head dimension";
-                    return Err(Fault::Field { field: "len", value: len as u64, rule });
-                }
-                let heads = len / d;
-                let positions = Ramp { every: heads, ..ramp(position, step)? };
-                let op = Op::Rope { pairing: pairing(setup.interleaved), positions };
-                Command::new(op, d, rows * heads).into_format(BF16)
-            }
-            Vector::SwiGlu { .. } => new(Op::SwiGlu),
-            Vector::Add { .. } => new(Op::Add),
-            Vector::ToBf16 => new(Op::Convert).into_format(BF16),
-            Vector::ToFp32 => new(Op::Convert).from_format(BF16),
-            Vector::Argmax => new(Op::ArgMax),
-        })
-    }
+            let heads = len / d;
+            let positions = Ramp { every: heads, ..ramp(position, step)? };
+            let op = Op::Rope { pairing: pairing(setup.interleaved), positions };
+            Command::new(op, d, rows * heads).into_format(BF16)
+        }
+        Vector::SwiGlu { .. } => new(Op::SwiGlu),
+        Vector::Add { .. } => new(Op::Add),
+        Vector::ToBf16 => new(Op::Convert).into_format(BF16),
+        Vector::ToFp32 => new(Op::Convert).from_format(BF16),
+        Vector::Argmax => new(Op::ArgMax),
+    })
+}
 
+/// Checks where the rows lie.
+pub(crate) fn placed_rows(scratch: &Scratch, command: &Command, r: &RowOp) -> Result<(), Fault> {
+    let (count, len) = (r.rows as usize, r.len as usize);
+    let width = |format: Format| (format.width().div_ceil(8)) as usize * len;
+    placed(scratch, "x", r.x, count, width(command.a))?;
+    match r.op {
+        Vector::SwiGlu { up } => placed(scratch, "up", up, count, 4 * len)?,
+        Vector::Add { b } => placed(scratch, "b", b, count, 4 * len)?,
+        Vector::Quantize { group, scales, .. } => {
+            let groups = if group == 0 { 1 } else { len / usize::from(group) };
+            placed(scratch, "scales", scales, count, 4 * groups)?;
+        }
+        Vector::Argmax => return placed(scratch, "y", r.y, count, 4),
+        _ => {}
+    }
+    placed(scratch, "y", r.y, count, width(command.y))
+}
+
+impl Machine {
     pub(super) fn row_op(&mut self, r: &RowOp, conflict: u64) -> Result<Work, Fault> {
         let config = vector::Config::new(self.config.vector_lanes)?;
-        let command = self.unit_command(r)?;
+        let command = unit_command(&self.kv, r)?;
         command.check(&config)?;
         let cycles = cycles(&config, &command);
-        self.place(&command, r)?;
+        placed_rows(&self.memory.scratch, &command, r)?;
         self.compute(&config, &command, r)?;
         Ok(Work::of(AROUND + cycles, conflict))
-    }
-
-    /// Checks where the rows lie.
-    fn place(&self, command: &Command, r: &RowOp) -> Result<(), Fault> {
-        let (count, len) = (r.rows as usize, r.len as usize);
-        let scratch = &self.memory.scratch;
-        let width = |format: Format| (format.width().div_ceil(8)) as usize * len;
-        placed(scratch, "x", r.x, count, width(command.a))?;
-        match r.op {
-            Vector::SwiGlu { up } => placed(scratch, "up", up, count, 4 * len)?,
-            Vector::Add { b } => placed(scratch, "b", b, count, 4 * len)?,
-            Vector::Quantize { group, scales, .. } => {
-                let groups = if group == 0 { 1 } else { len / usize::from(group) };
-                placed(scratch, "scales", scales, count, 4 * groups)?;
-            }
-            Vector::Argmax => return placed(scratch, "y", r.y, count, 4),
-            _ => {}
-        }
-        placed(scratch, "y", r.y, count, width(command.y))
     }
 
     fn compute(&mut self, config: &vector::Config, command: &Command, r: &RowOp) -> Result<(), Fault> {
