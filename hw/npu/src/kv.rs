@@ -3,8 +3,8 @@
 use crate::isa::Stream;
 use crate::memory::CONTROL_BASE;
 use crate::{Fault, Memory, SetupError};
-use rtl::{Format, Role, Signal, Visitor};
 use nkz::{Address, CHANNELS, Channel, Header, IndexEntry, Kind, Mode, PAGE, TOKENS, UNIT, column_blocks};
+use rtl::{Format, Role, Signal, Visitor};
 
 /// What the KV path is set up for before anything runs.
 #[derive(Clone, Debug, PartialEq)]
@@ -197,7 +197,8 @@ impl Kv {
     pub(crate) fn discard(&mut self, stream: usize) {
         let place = &mut self.streams[stream];
         place.index.truncate(place.tiles as usize * self.widths.len());
-        place.top = place.index.last().map_or(0, |last| last.offset + (8 * u32::from(last.words)).div_ceil(UNIT as u32));
+        place.top =
+            place.index.last().map_or(0, |last| last.offset + (8 * u32::from(last.words)).div_ceil(UNIT as u32));
     }
 
     /// Makes the tile whose column blocks were entered one of those that commands see.

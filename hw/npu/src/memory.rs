@@ -218,15 +218,16 @@ impl Memory {
 
     /// The first place where two machines' memories differ, if any does.
     pub fn difference(&self, other: &Self) -> Option<String> {
-        let first = |a: &[u64], b: &[u64]| (a.len() != b.len()).then(|| a.len().min(b.len())).or_else(|| {
-            a.iter().zip(b).position(|(a, b)| a != b)
-        });
+        let first = |a: &[u64], b: &[u64]| {
+            (a.len() != b.len()).then(|| a.len().min(b.len())).or_else(|| a.iter().zip(b).position(|(a, b)| a != b))
+        };
         let pairs = [
             ("the DRAM", &self.dram.words.0, &other.dram.words.0, 8),
             ("the scratchpad", &self.scratch.words.0, &other.scratch.words.0, 8),
             ("what was written of the scratchpad", &self.scratch.written, &other.scratch.written, 64 * GRANULE),
         ];
-        let found = pairs.into_iter().find_map(|(name, a, b, bytes)| Some(format!("{name} at {:#x}", first(a, b)? * bytes)));
+        let found =
+            pairs.into_iter().find_map(|(name, a, b, bytes)| Some(format!("{name} at {:#x}", first(a, b)? * bytes)));
         found.or_else(|| (self.control != other.control).then(|| "the control RAM".into()))
     }
 
@@ -256,7 +257,8 @@ impl Memory {
 
     /// Shows the on-chip memories.
     pub(crate) fn visit(&mut self, v: &mut impl Visitor) {
-        let word = |name: &'static str, width| Signal { name: name.into(), width, format: Format::Hex, role: Role::Register };
+        let word =
+            |name: &'static str, width| Signal { name: name.into(), width, format: Format::Hex, role: Role::Register };
         let Scratch { words, written, .. } = &mut self.scratch;
         if v.memory(word("scratchpad", 64), words.0.len()) {
             words.0.iter_mut().for_each(|w| *w = v.word(*w));

@@ -254,7 +254,8 @@ fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
                 let rows = 1 + (pick >> 25) % 40;
                 let tokens = Tokens { to: Rows { base: bank(to), pitch: 256 }, transposed, rotated };
                 // Results never overlap operands; from another place of the same bank they come, too.
-                let from = Rows { base: bank(from) + if from == to { 0x8000 } else { 0 }, pitch: 4 * width.div_ceil(2) };
+                let from =
+                    Rows { base: bank(from) + if from == to { 0x8000 } else { 0 }, pitch: 4 * width.div_ceil(2) };
                 program.push(command(wait, signal, Op::KvRaw { rows, width, position: pick >> 4 & 255, from, tokens }));
             }
             3 => program.push(command(wait, signal, Op::Matmul(matmul(from, to, pick)))),
@@ -264,8 +265,12 @@ fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
                 if tiles[which] == 8 {
                     continue;
                 }
-                let stream =
-                    Stream { sequence: 0, layer: (which >> 2) as u8, head: (which >> 1 & 1) as u8, value: which & 1 == 1 };
+                let stream = Stream {
+                    sequence: 0,
+                    layer: (which >> 2) as u8,
+                    head: (which >> 1 & 1) as u8,
+                    value: which & 1 == 1,
+                };
                 let place = trips % 7 * 0x2000;
                 trips += 1;
                 let tile = tiles[which];

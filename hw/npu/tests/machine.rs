@@ -306,7 +306,7 @@ proptest! {
             // A tile for the KV commands to find.
             let stream = Stream::default();
             let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
-            npu.run(&[command_alone(encode), command_alone(Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
+            npu.run(&[command(0, 1, encode), command(1, 0, Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
             let _ = npu.run(&[Command { wait: 0, ..command }]);
         }
     }
@@ -364,7 +364,7 @@ fn every_operation_runs() {
         let mut npu = furnished(2, 10);
         let stream = Stream::default();
         let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
-        npu.run(&[command_alone(encode), command_alone(Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
+        npu.run(&[command(0, 1, encode), command(1, 0, Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
         npu.run(&[command]).unwrap();
         assert_eq!(Command::decode(&command.encode()), Ok(command));
     }

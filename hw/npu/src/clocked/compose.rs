@@ -30,14 +30,7 @@ pub(super) struct Composer {
 impl Composer {
     pub(super) fn new(stream: usize, load: bool, span: (usize, usize), local: u32) -> Self {
         let (start, bytes) = (span.0 as u64, span.1 as u64);
-        Self {
-            stream: stream as u32,
-            load,
-            at: start,
-            end: start + bytes,
-            local: u64::from(local),
-            ..Self::default()
-        }
+        Self { stream: stream as u32, load, at: start, end: start + bytes, local: u64::from(local), ..Self::default() }
     }
 
     /// Nothing is left to compose.

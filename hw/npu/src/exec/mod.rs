@@ -9,13 +9,13 @@ mod port;
 mod shape;
 mod vector;
 
-pub use dma::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions};
 pub(crate) use dma::linear;
+pub use dma::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions};
 pub(crate) use footprint::{Footprint, footprint};
+pub use matmul::utilisation;
 pub(crate) use nkz::ROTATE;
 pub(crate) use shape::{MatmulShape, processor, vectors};
 pub(crate) use vector::{pairing, placed_rows, unit_command};
-pub use matmul::utilisation;
 
 use crate::isa::{Op, Rows};
 use crate::memory::Scratch;
@@ -91,7 +91,13 @@ pub(crate) fn put_rows<T: Pod>(scratch: &mut Scratch, to: Rows, len: usize, valu
 }
 
 /// Checks a place for `count` rows of `bytes` bytes: elements must not straddle words, rows must not overlap, and all must lie inside.
-pub(crate) fn placed(scratch: &Scratch, field: &'static str, place: Rows, count: usize, bytes: usize) -> Result<(), Fault> {
+pub(crate) fn placed(
+    scratch: &Scratch,
+    field: &'static str,
+    place: Rows,
+    count: usize,
+    bytes: usize,
+) -> Result<(), Fault> {
     let wrong = |value: u32, rule| Err(Fault::Field { field, value: u64::from(value), rule });
     let (base, pitch) = (place.base as usize, place.pitch as usize);
     if !base.is_multiple_of(64) {

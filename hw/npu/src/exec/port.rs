@@ -53,9 +53,8 @@ fn tiles(shape: &MatmulShape) -> impl Iterator<Item = (usize, usize)> + Clone {
     let MatmulShape { m, n, config, .. } = *shape;
     let rows = if shape.command.mode == Mode::Gemm { m } else { shape.beats() };
     let panels = if shape.command.mode == Mode::Gemm { n.div_ceil(config.cols) } else { 1 };
-    (0..rows.div_ceil(config.depth)).flat_map(move |block| {
-        (0..panels).map(move |panel| ((rows - block * config.depth).min(config.depth), panel))
-    })
+    (0..rows.div_ceil(config.depth))
+        .flat_map(move |block| (0..panels).map(move |panel| ((rows - block * config.depth).min(config.depth), panel)))
 }
 
 /// Cycles in which the array waits for the port.
@@ -92,10 +91,12 @@ pub(super) fn stalls(shape: &MatmulShape, port: u64) -> u64 {
     let beats = blocks.clone().flat_map(|(block, need)| (0..rows(block)).map(move |beat| need * outputs(block, beat)));
     let mut gearbox = Gearbox::new(port, beats);
     gearbox.slots([false; 3].into_iter());
-    blocks.map(|(block, _)| {
-        let beats = rows(block);
-        gearbox.slots((0..beats.max(latency)).map(|slot| slot < beats))
-    }).sum()
+    blocks
+        .map(|(block, _)| {
+            let beats = rows(block);
+            gearbox.slots((0..beats.max(latency)).map(|slot| slot < beats))
+        })
+        .sum()
 }
 
 /// What was walked before.

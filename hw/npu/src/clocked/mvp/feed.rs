@@ -41,7 +41,9 @@ impl Load for Beat {
                 let n = first + shape.columns(at.panel as usize) - 1 - at.slot as usize;
                 column(self, shape, n, at.chunk as usize, scratch)
             }
-            _ => row(self, shape, at.block as usize * shape.config.depth + at.slot as usize, at.chunk as usize, scratch),
+            _ => {
+                row(self, shape, at.block as usize * shape.config.depth + at.slot as usize, at.chunk as usize, scratch)
+            }
         }
     }
 }

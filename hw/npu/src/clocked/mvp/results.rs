@@ -142,7 +142,10 @@ impl Results {
         let width = if p.y_bf16 { 2 } else { 4 };
         let mut put = |address: usize, codes: &mut dyn Iterator<Item = u32>, count: usize| -> Result<(), Fault> {
             let bytes = scratch.write(address, count * width)?;
-            bytes.chunks_exact_mut(width).zip(codes).for_each(|(b, code)| b.copy_from_slice(&code.to_le_bytes()[..width]));
+            bytes
+                .chunks_exact_mut(width)
+                .zip(codes)
+                .for_each(|(b, code)| b.copy_from_slice(&code.to_le_bytes()[..width]));
             Ok(())
         };
         let (base, pitch, lanes) = (p.y.base as usize, p.y.pitch as usize, usize::from(row.lanes));

@@ -173,13 +173,7 @@ impl DecodeShell {
         Self { stream: Which::default(), first: 0, tiles: 0, from: 0, start: 0, head_dim, lanes }
     }
 
-    pub(super) fn start(
-        &mut self,
-        kv: &Kv,
-        stream: Which,
-        (first, tiles): (u32, u32),
-        from: u32,
-    ) -> Result<(), Fault> {
+    pub(super) fn start(&mut self, kv: &Kv, stream: Which, (first, tiles): (u32, u32), from: u32) -> Result<(), Fault> {
         let (start, _) = kv.span(kv.at(stream)?, first, tiles)?;
         (self.stream, self.first, self.tiles) = (stream, first, tiles);
         (self.from, self.start) = (from, start as u32);
