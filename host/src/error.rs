@@ -16,6 +16,11 @@ pub enum Error {
     /// The host's own access to the NPU's memories failed.
     #[error(transparent)]
     Fault(#[from] npu::Fault),
+    /// The cycle engine and the transaction engine do not agree: a fault of one of them.
+    #[error(
+        "the cycle engine differs from the transaction engine: {0}. This is a fault of the model: please report it"
+    )]
+    Engines(String),
     /// Not a format.
     #[error("format `{text}`: {what}. Formats: {}", crate::format::SYNTAX)]
     Format {

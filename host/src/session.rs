@@ -9,9 +9,9 @@ use crate::shape::{Shape, frequencies, interleaved};
 use crate::{Error, Format, Result, Source};
 use golden::Tensor;
 use npu::dma::WIRE_BYTES;
-use npu::isa::{Block, Command};
+use npu::isa::{Block, Command, listing};
 use npu::nkz::{Channel, Mode, PAGE};
-use npu::{Config, Counters, KvSetup, Npu, Span, WEIGHTS};
+use npu::{Config, Counters, KvSetup, Npu, Report, Span, WEIGHTS, clocked};
 
 /// How tiles of the cache are stored.
 #[derive(Clone, Debug)]
@@ -89,6 +89,8 @@ pub struct Session {
     /// Tokens held, by sequence.
     held: Vec<usize>,
     recording: Option<Recording>,
+    /// The cycle engine beside the transaction engine, if asked for.
+    clocked: Option<Box<clocked::Npu>>,
 }
 
 impl Session {
@@ -165,7 +167,7 @@ impl Session {
         let embedding = source.llm().model.weights().embedding.weight.data();
         dram.write(map.embedding, bytemuck::cast_slice(embedding))?;
         let held = vec![0; *sequences];
-        Ok(Self { npu, format, shape, kv, packed, map, prefill, decode, held, recording: None })
+        Ok(Self { npu, format, shape, kv, packed, map, prefill, decode, held, recording: None, clocked: None })
     }
 
     /// The format, a chosen split settled.
@@ -207,6 +209,41 @@ impl Session {
     pub fn record(&mut self) {
         self.recording = Some(Recording::default());
         self.npu.record(true);
+    }
+
+    /// From here on the cycle engine runs every program too, from the same memories; whatever it does differently is an error. For a
+    /// session that holds no tokens, and small models: it is a hundred times as slow.
+    ///
+    /// # Errors
+    /// A session that holds tokens.
+    pub fn hold_to_clocked(&mut self) -> Result<()> {
+        if self.held.iter().any(|&held| held > 0) {
+            let what = "the cycle engine beside a session that holds tokens".into();
+            return Err(Error::Unsupported { what, help: "Ask for it before the first prefill".into() });
+        }
+        self.clocked = Some(Box::new(clocked::Npu::new(self.npu.config().clone(), self.kv.clone())?));
+        self.npu.record(true);
+        Ok(())
+    }
+
+    /// Runs a program on the cycle engine, and holds it to what the transaction engine gave from the same memories.
+    fn clock(&mut self, program: &[Command], expected: &Report) -> Result<()> {
+        let Some(clocked) = &mut self.clocked else { return Ok(()) };
+        let found = clocked.run(program)?;
+        let differs = |what: String| Err(Error::Engines(what));
+        let (f, e) = (&found.spans, &expected.spans);
+        if let Some((f, e)) = f.iter().zip(e).find(|(f, e)| f != e) {
+            let listing = listing(e.command, &program[e.command]);
+            return differs(format!("cycles {}..{} rather than {}..{} of {listing}", f.start, f.end, e.start, e.end));
+        }
+        if (found.cycles, f.len()) != (expected.cycles, e.len()) {
+            return differs(format!("{} cycles rather than {}", found.cycles, expected.cycles));
+        }
+        match self.npu.memory().difference(clocked.memory()) {
+            Some(place) => differs(place),
+            None if self.npu.kv() != clocked.kv() => differs("the KV index".into()),
+            None => Ok(()),
+        }
     }
 
     /// What was kept.
@@ -255,6 +292,9 @@ impl Session {
         if let Some(held) = self.held.get_mut(sequence) {
             *held = 0;
             self.npu.forget(sequence);
+            if let Some(clocked) = &mut self.clocked {
+                clocked.forget(sequence);
+            }
         }
     }
 
@@ -339,7 +379,11 @@ impl Session {
         dram.write(self.map.descriptors.start, &program.descriptors)?;
         dram.write(self.map.ids, bytemuck::cast_slice(ids))?;
         let started = self.npu.cycle();
+        if let Some(clocked) = &mut self.clocked {
+            clocked.memory_mut().clone_from(self.npu.memory());
+        }
         let report = self.npu.run(&program.commands)?;
+        self.clock(&program.commands, &report)?;
         if let Some(recording) = &mut self.recording {
             let later = |span: &Span| Span { start: span.start + started, end: span.end + started, ..*span };
             recording.spans.extend(report.spans.iter().map(later));

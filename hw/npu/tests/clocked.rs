@@ -8,8 +8,9 @@ use npu::dma::{Descriptor, Element, IndexList, Side};
 use npu::isa::{Block, Codes, Command, Matmul, Mode as Product, Op, Operands, RowOp, Rows, Stream, Tokens, Vector};
 use npu::nkz::{Channel, Mode};
 use npu::numeric::FloatFormat;
-use npu::{Config, Fault, KvSetup, RunError, SCRATCHPAD_REGION};
+use npu::{Config, Fault, KvSetup, RunError, SCRATCHPAD_REGION, clocked};
 use proptest::prelude::*;
+use rtl::Module;
 
 /// Where chains lie.
 const CHAINS: u64 = 0x2_0000;
@@ -399,4 +400,44 @@ fn a_load_takes_no_time_from_a_chain_of_its_shape() {
     let program: Vec<_> = [load, chain, load].map(|op| command(0, 0, op)).into();
     both.run(&[command(0, 0, encode)]).unwrap();
     both.run(&program).unwrap();
+}
+
+proptest! {
+    /// Reset in the middle of a program, twice, then a clean run.
+    #[test]
+    fn a_reset_leaves_no_trace(machine in machine(), steps in steps(), cut in (1u64..3000, 1u64..3000)) {
+        let Machine { config, setup } = machine;
+        let program = program(&steps, &setup);
+        let mut both = furnish(config, setup);
+        for cycles in [cut.0, cut.1] {
+            let mut session = clocked::Session::new(&both.clocked, &program);
+            let mut goes = true;
+            while goes && session.cycle() < cycles {
+                match session.step(&mut both.clocked) {
+                    Ok(more) => goes = more,
+                    Err(RunError::Command { fault: Fault::Slot, .. }) => goes = false,
+                    Err(error) => panic!("{error}"),
+                }
+            }
+            both.clocked.reset();
+            // The index and the memories survive; the host starts over.
+            both.clocked.forget(0);
+            both.share();
+        }
+        match both.run(&program) {
+            Ok(report) => prop_assert_eq!(report.spans.len(), program.len()),
+            Err(RunError::Command { fault: Fault::Slot, .. }) => {}
+            Err(error) => panic!("{error}"),
+        }
+    }
+}
+
+/// Every engine's queue is in the watchdog's dump, on both engines alike.
+#[test]
+fn what_never_comes_is_reported_by_both() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    let row = RowOp { op: Vector::ToBf16, rows: 1, len: 8, x: Rows::packed(0, 32), y: Rows::packed(bank(1), 16) };
+    let program = [command(1 << 7, 0, Op::Vector(row)), command(0, 0, Op::Dma { chain: CHAINS, banks: 1 })];
+    let Err(RunError::Deadlock { state, .. }) = both.run(&program) else { panic!("it ran") };
+    assert!(state.contains("vector holds 1, its head waits for t7"), "{state}");
 }

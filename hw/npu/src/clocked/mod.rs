@@ -330,6 +330,7 @@ impl Module for Npu {
         self.shells.vector.reset(&self.kv);
         self.shells.nkz.reset();
         self.counters = Counters::default();
+        (self.kv.raw_bytes, self.kv.stored_bytes) = (0, 0);
         self.fault = None;
     }
 

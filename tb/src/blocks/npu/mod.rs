@@ -1,5 +1,6 @@
 //! Bench of the whole NPU.
 
+mod cycle;
 mod model;
 
 use crate::verify::Test;
@@ -10,4 +11,5 @@ pub const TESTS: &[Test] = &[
     Test::new("npu", "cut", 3, 9, model::cut),
     Test::new("npu", "batch", 1, 3, model::batch),
     Test::new("npu", "timing", 1, 6, model::timing),
+    Test::new("npu", "whole", cycle::MODELS, 4, cycle::whole),
 ];
