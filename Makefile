@@ -38,7 +38,7 @@ kv-eval: smollm2 ## The KV cache on SmolLM2: calibrate, then bits and KL of ever
 	$(MAGPIE) kv eval $(KV) golden/models/kjv-1m/heldout.txt models/texts/debian-faq.txt models/texts/jargon.txt \
 	  --calibration models/smollm2.calibration --qp 4,8,12,16,20,24,32 --svg models/kv-eval.svg
 
-faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp, numeric, dma, nkz or vector)
+faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp, numeric, dma, nkz, vector or npu)
 	tb/faults/run.sh $(or $(BLOCK),mvp)
 
 lint: ## Formatting and lints, as strict as it goes

@@ -303,13 +303,17 @@ proptest! {
         let mut vandal = Vandal { wild, at: 0 };
         if let Ok(command) = which.get(&sound).fields(&mut vandal) {
             let mut npu = furnished(2, 10);
-            // A tile for the KV commands to find.
-            let stream = Stream::default();
-            let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
-            npu.run(&[command(0, 1, encode), command(1, 0, Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
+            store_a_tile(&mut npu);
             let _ = npu.run(&[Command { wait: 0, ..command }]);
         }
     }
+}
+
+/// A tile for the KV commands to find.
+fn store_a_tile(npu: &mut Npu) {
+    let stream = Stream::default();
+    let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
+    npu.run(&[command(0, 1, encode), command(1, 0, Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
 }
 
 fn command_alone(op: Op) -> Command {
@@ -362,9 +366,7 @@ fn sound_commands() -> Vec<Command> {
 fn every_operation_runs() {
     for command in sound_commands() {
         let mut npu = furnished(2, 10);
-        let stream = Stream::default();
-        let encode = Op::KvEncode { stream, tile: 0, from: Rows::packed(0, 32), to: bank(1) };
-        npu.run(&[command(0, 1, encode), command(1, 0, Op::KvStore { stream, tile: 0, from: bank(1) })]).unwrap();
+        store_a_tile(&mut npu);
         npu.run(&[command]).unwrap();
         assert_eq!(Command::decode(&command.encode()), Ok(command));
     }

@@ -7,6 +7,7 @@ mod dma;
 mod kernel;
 mod mvp;
 mod nkz;
+mod npu;
 mod vector;
 
 use crate::wave::{Summary, Trace, TraceOptions, View, WaveError};
@@ -43,6 +44,7 @@ pub const SHOWCASES: &[Showcase] = &[
     dma::DMA,
     nkz::NKZ,
     vector::VECTOR,
+    npu::NPU,
 ];
 
 impl Showcase {

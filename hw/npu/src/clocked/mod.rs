@@ -25,7 +25,7 @@ mod vector;
 
 pub use run::Session;
 
-use crate::isa::{Command, Engine};
+use crate::isa::{Command, Engine, Op};
 use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, SetupError};
 use entry::Entry;
 use grant::{Claim, State, Tokens, grant};
@@ -200,6 +200,19 @@ impl Npu {
         self.kv.forget(sequence);
     }
 
+    /// Makes the settings of the array that a program uses, so that the first walk over the registers shows them.
+    ///
+    /// # Errors
+    /// A product that the array does not take.
+    pub fn prepare(&mut self, program: &[Command]) -> Result<(), Fault> {
+        for command in program {
+            if let Op::Matmul(p) = &command.op {
+                self.shells.mvp.configure(&self.config, p)?;
+            }
+        }
+        Ok(())
+    }
+
     fn claims(&self) -> [Claim<'_>; ENGINES] {
         std::array::from_fn(|e| {
             let head = self.queues[e].out().head;
@@ -336,11 +349,11 @@ impl Module for Npu {
 
     fn visit(&mut self, v: &mut impl Visitor) {
         v.reg("dispatched_q", 32, Format::Unsigned, &mut self.dispatched);
-        self.tokens.visit(v);
+        v.scope("tokens", |v| self.tokens.visit(v));
         for (e, engine) in Engine::ALL.into_iter().enumerate() {
             v.scope(engine.name(), |v| {
                 v.scope("queue", |v| self.queues[e].visit(v));
-                self.lanes[e].visit(v);
+                v.scope("lane", |v| self.lanes[e].visit(v));
                 let counters = &mut self.counters.engines[e];
                 v.scope("counters", |v| counters.visit(v));
                 match engine {
