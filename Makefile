@@ -41,6 +41,18 @@ kv-eval: smollm2 ## The KV cache on SmolLM2: calibrate, then bits and KL of ever
 faults: ## Break the design, one known fault at a time, and see the bench catch each (BLOCK=mvp, numeric, dma, nkz, vector or npu)
 	tb/faults/run.sh $(or $(BLOCK),mvp)
 
+inject: ## Flip and stick register bits of every block, and see which checker notices (ARGS="--block dma")
+	$(MAGPIE) faults $(ARGS)
+
+SEEDS ?= 10
+regress: ## The testplan with many seeds on all cores: make regress SEEDS=1000; the report is report/regress.html
+	@mkdir -p report
+	$(MAGPIE) verify --seeds $(SEEDS) --html report/regress.html --junit report/regress.xml $(ARGS)
+
+report: ## The testplan, and its report as one HTML page: report/index.html
+	@mkdir -p report
+	$(MAGPIE) verify --html report/index.html $(ARGS)
+
 lint: ## Formatting and lints, as strict as it goes
 	$(CARGO) fmt --all --check
 	$(CARGO) clippy --workspace --all-targets -- -D warnings
@@ -67,4 +79,6 @@ cosim: ## The SystemVerilog twins in Verilator and Icarus against the cycle engi
 SECONDS ?= 60
 FUZZ ?= dma
 fuzz: ## Hostile bytes (needs cargo-fuzz); FUZZ=dma, nkz_decode, commands, gguf, safetensors or config: make fuzz FUZZ=gguf SECONDS=60
+	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
+	  echo "cargo-fuzz is not installed: cargo install cargo-fuzz (it needs a C++ compiler, too: apt-get install g++)"; exit 1; }
 	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ) -- -max_total_time=$(SECONDS)

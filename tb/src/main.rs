@@ -21,6 +21,8 @@ enum Command {
     Vector(cmd::vector::Args),
     Kv(cmd::kv::Args),
     Verify(cmd::verify::Args),
+    Merge(cmd::merge::Args),
+    Faults(cmd::faults::Args),
     Num(cmd::num::Args),
     Dma(cmd::dma::Args),
     Registers(cmd::registers::Args),
@@ -31,7 +33,12 @@ enum Command {
 }
 
 fn main() -> ExitCode {
-    let result = match Cli::parse().command {
+    let words: Vec<_> = std::env::args_os().collect();
+    let cli = match words.get(1) {
+        Some(command) if command == "num" => Cli::parse_from(cmd::num::shield_negative_numbers(words.into_iter())),
+        _ => Cli::parse_from(words),
+    };
+    let result = match cli.command {
         Command::Run(args) => cmd::run::run(&args),
         Command::Gemm(args) => cmd::gemm::run(&args),
         Command::Gemv(args) => cmd::gemv::run(&args),
@@ -39,6 +46,8 @@ fn main() -> ExitCode {
         Command::Vector(args) => cmd::vector::run(&args),
         Command::Kv(args) => cmd::kv::run(&args),
         Command::Verify(args) => cmd::verify::run(&args),
+        Command::Merge(args) => cmd::merge::run(&args),
+        Command::Faults(args) => cmd::faults::run(&args),
         Command::Num(args) => cmd::num::run(&args),
         Command::Dma(args) => cmd::dma::run(&args),
         Command::Registers(args) => cmd::registers::run(&args),

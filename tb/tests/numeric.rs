@@ -23,6 +23,8 @@ fn point(name: &str, cases: f64) {
         point: Some(name.into()),
         case: None,
         seed: 2,
+        seeds: 1,
+        shard: (1, 1),
         cases,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         waves: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),

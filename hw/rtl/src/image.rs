@@ -138,6 +138,8 @@ pub struct SignalPath {
     pub path: String,
     /// Bits.
     pub width: u32,
+    /// A lane of a memory word, not a register.
+    pub memory: bool,
 }
 
 /// The registers of a module in the order of the walk: names for the positions that [`Image`] and [`FaultInjector`] use.
@@ -177,7 +179,7 @@ impl Visitor for Layout {
     }
     fn signal(&mut self, signal: Signal, value: u64) -> u64 {
         if signal.role == crate::Role::Register {
-            self.paths.push(SignalPath { path: self.path(signal.name), width: signal.width });
+            self.paths.push(SignalPath { path: self.path(signal.name), width: signal.width, memory: false });
         }
         value
     }
@@ -187,7 +189,7 @@ impl Visitor for Layout {
     }
     fn word(&mut self, value: u64) -> u64 {
         let (path, width, lane) = &mut self.memory;
-        self.paths.push(SignalPath { path: format!("{path}_{lane}"), width: *width });
+        self.paths.push(SignalPath { path: format!("{path}_{lane}"), width: *width, memory: true });
         *lane += 1;
         value
     }
@@ -237,8 +239,10 @@ impl Visitor for Injection {
     fn signal(&mut self, signal: Signal, value: u64) -> u64 {
         if signal.role == crate::Role::Register { self.apply(value) & mask(signal.width) } else { value }
     }
-    fn memory(&mut self, _: Signal, _: usize) -> bool {
-        true
+    fn memory(&mut self, _: Signal, words: usize) -> bool {
+        let inside = (self.next..self.next + words).contains(&self.fault.signal);
+        self.next += if inside { 0 } else { words };
+        inside
     }
     fn word(&mut self, value: u64) -> u64 {
         self.apply(value)

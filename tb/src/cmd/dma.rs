@@ -100,13 +100,27 @@ enum Access {
 /// Largest memory image, bytes.
 const MAX_IMAGE: u64 = 1 << 30;
 
+/// A descriptor's place in the file.
+#[derive(Clone, Copy)]
+struct Job {
+    number: usize,
+    preset: Option<&'static str>,
+}
+
+impl std::fmt::Display for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.number)?;
+        self.preset.map_or(Ok(()), |name| write!(f, " {name}"))
+    }
+}
+
 /// What a run gives, for the reports.
 struct Done {
-    names: Vec<String>,
+    jobs: Vec<(Job, Descriptor)>,
     report: Report,
 }
 
-fn parse(args: &Args) -> anyhow::Result<(File, Vec<(String, Descriptor)>)> {
+fn parse(args: &Args) -> anyhow::Result<(File, Vec<(Job, Descriptor)>)> {
     let shown = args.file.display();
     let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {shown}"))?;
     let json = args.file.extension().is_some_and(|e| e == "json");
@@ -124,9 +138,11 @@ fn parse(args: &Args) -> anyhow::Result<(File, Vec<(String, Descriptor)>)> {
         if table.contains_key("preset") {
             let preset: Preset = table.clone().try_into().with_context(context)?;
             let descriptors = preset.descriptors().with_context(context)?;
-            jobs.extend(descriptors.into_iter().map(|d| (format!("{n} {}", preset.name()), d)));
+            let job = Job { number: n, preset: Some(preset.name()) };
+            jobs.extend(descriptors.into_iter().map(|d| (job, d)));
         } else {
-            jobs.push((format!("{n}"), table.clone().try_into::<Descriptor>().with_context(context)?));
+            let job = Job { number: n, preset: None };
+            jobs.push((job, table.clone().try_into::<Descriptor>().with_context(context)?));
         }
     }
     for (tag, (_, job)) in jobs.iter_mut().enumerate() {
@@ -136,7 +152,7 @@ fn parse(args: &Args) -> anyhow::Result<(File, Vec<(String, Descriptor)>)> {
 }
 
 /// Lays memory, regions and chain out.
-fn scenario(args: &Args, file: &File, jobs: &[(String, Descriptor)]) -> anyhow::Result<(Scenario, usize)> {
+fn scenario(args: &Args, file: &File, jobs: &[(Job, Descriptor)]) -> anyhow::Result<(Scenario, usize)> {
     let shown = args.memory.display();
     let size = fs::metadata(&args.memory).with_context(|| format!("cannot read {shown}"))?.len();
     if size > MAX_IMAGE {
@@ -155,6 +171,12 @@ fn scenario(args: &Args, file: &File, jobs: &[(String, Descriptor)]) -> anyhow::
                 r.base,
                 r.bytes,
                 dma::ADDRESS_BITS
+            );
+        }
+        if r.base + r.bytes > image as u64 {
+            bail!(
+                "region {n} ends at {:#x}, past the {image:#x} bytes of {shown}: give a larger image or a smaller region",
+                r.base + r.bytes
             );
         }
         let (read, write) = (!matches!(r.access, Access::W), !matches!(r.access, Access::R));
@@ -184,15 +206,14 @@ fn simulate(args: &Args, s: &Scenario) -> anyhow::Result<(Vec<u8>, Report)> {
         return bench::predict(s);
     }
     let mut bench = Bench::new(s)?;
-    if let Some(path) = &args.trace {
+    let ran = if let Some(path) = &args.trace {
         let mut trace = Trace::create(path, "dma", &TraceOptions::default())?;
-        while !bench.quiet() && !bench.hung() {
-            trace.sample(bench.cycle(), &mut bench.dma)?;
-            bench.step();
-        }
+        let ran = bench.run_traced(&mut trace);
         trace.finish()?;
-    }
-    let ran = bench.run();
+        ran?
+    } else {
+        bench.run()
+    };
     if ran.hung {
         bail!("the engine came to no end: a fault of the model");
     }
@@ -213,8 +234,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let completions: Vec<_> = report.completions.iter().map(|c| c.1).collect();
         vectors::write(dir, &s, &vectors::Expected { bytes: &bytes, completions: &completions })?;
     }
-    let names = jobs.into_iter().map(|j| j.0).collect();
-    let result = Done { names, report };
+    let result = Done { jobs, report };
     if args.json {
         println!("{:#}", json(&result, file.engine.bus_bytes));
     } else {
@@ -226,6 +246,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 
 fn json(r: &Done, bus: u32) -> serde_json::Value {
     let job = |(cycle, c): &(u64, Completion)| {
+        let of = r.jobs.get(c.tag as usize);
         let error = c.result().err();
         let field = match error {
             Some(JobError::Refused(refusal)) => Some(refusal.field.name()),
@@ -233,7 +254,8 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
             _ => None,
         };
         serde_json::json!({
-            "job": r.names.get(c.tag as usize),
+            "job": of.map(|j| j.0.number),
+            "preset": of.and_then(|j| j.0.preset),
             "cycle": cycle,
             "outcome": format!("{:?}", c.outcome),
             "field": field,
@@ -243,7 +265,7 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
     serde_json::json!({
         "jobs": r.report.completions.iter().map(job).collect::<Vec<_>>(),
         "traffic": r.report.counters.traffic,
-        "bus_bytes": r.report.counters.traffic.bus_bytes(bus),
+        "bytes_on_bus": r.report.counters.traffic.bus_bytes(bus),
         "efficiency": r.report.counters.traffic.efficiency(bus),
         "stalls": r.report.counters.stalls,
     })
@@ -251,7 +273,7 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
 
 fn print(r: &Done, bus: u32) {
     for (cycle, c) in &r.report.completions {
-        let name = r.names.get(c.tag as usize).map_or("?", String::as_str);
+        let name = r.jobs.get(c.tag as usize).map_or_else(|| "?".into(), |j| j.0.to_string());
         match c.result() {
             Ok(()) => println!("cycle {cycle:>8}  job {name}: done"),
             Err(e) => println!("cycle {cycle:>8}  job {name}: {e}"),

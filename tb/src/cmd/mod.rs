@@ -3,9 +3,11 @@
 pub mod conv;
 pub mod cosim;
 pub mod dma;
+pub mod faults;
 pub mod gemm;
 pub mod gemv;
 pub mod kv;
+pub mod merge;
 pub mod num;
 pub mod product;
 pub mod registers;

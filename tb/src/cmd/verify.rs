@@ -2,7 +2,7 @@
 
 use crate::{
     blocks,
-    verify::{self, Options, Progress},
+    verify::{self, Options, Plan, Progress, Run},
 };
 use anyhow::{Context, bail};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
@@ -30,21 +30,26 @@ pub struct Args {
     /// Seed of all random stimulus; the same seed gives the same run
     #[arg(long, default_value_t = 1)]
     seed: u64,
+    /// Run so many seeds, from --seed on
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+    seeds: u64,
     /// Multiplies the number of random cases
     #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     cases: f64,
+    /// Run only every N-th case, from the I-th on; `magpie merge` puts the results of all N together
+    #[arg(long, value_name = "I/N", value_parser = shard, requires = "results")]
+    shard: Option<(usize, usize)>,
+    /// Write what was found, for `magpie merge`
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
     /// Print the testplan and end
     #[arg(long)]
     list: bool,
     /// Worker threads; default: one a core
-    #[arg(long, value_name = "N")]
-    threads: Option<usize>,
-    /// Write JUnit XML
-    #[arg(long, value_name = "FILE")]
-    junit: Option<PathBuf>,
-    /// Write the run as JSON ("-": to standard output, with nothing else there)
-    #[arg(long, value_name = "FILE")]
-    json: Option<PathBuf>,
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..))]
+    threads: Option<u16>,
+    #[command(flatten)]
+    reports: Reports,
     /// Folder for the waveforms of failing cases
     #[arg(long, default_value = "report/waves", value_name = "DIR")]
     waves: PathBuf,
@@ -53,21 +58,75 @@ pub struct Args {
     vectors: Option<PathBuf>,
 }
 
+/// How a run is reported.
+#[derive(clap::Args, Debug)]
+pub(crate) struct Reports {
+    /// Write the report as one HTML page
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write JUnit XML
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the run as JSON ("-": to standard output, with nothing else there)
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+}
+
+impl Reports {
+    /// Finds out before a long run whether its reports can be written.
+    pub(crate) fn probe(&self) -> anyhow::Result<()> {
+        self.html.iter().chain(&self.json).chain(&self.junit).try_for_each(|path| probe(path))
+    }
+
+    /// Writes them, and the summary to standard output unless a report goes there.
+    pub(crate) fn write(&self, plans: &[Plan], run: &Run) -> anyhow::Result<()> {
+        if let Some(path) = &self.json {
+            write(path, &format!("{:#}\n", verify::json(run)))?;
+        }
+        if let Some(path) = &self.junit {
+            write(path, &verify::junit(run))?;
+        }
+        if let Some(path) = &self.html {
+            write(path, &verify::html(plans, run)?)?;
+        }
+        let taken = self.html.iter().chain(&self.json).chain(&self.junit).any(|path| path == Path::new("-"));
+        if !taken {
+            print!("{}", verify::summary(run));
+        }
+        Ok(())
+    }
+}
+
+/// `3/8`: the third of eight shards.
+fn shard(text: &str) -> Result<(usize, usize), String> {
+    let parts = text.split_once('/').and_then(|(i, n)| Some((i.parse().ok()?, n.parse().ok()?)));
+    match parts {
+        Some((i, n)) if (1..=n).contains(&i) => Ok((i, n)),
+        _ => Err("a shard is I/N with 1 <= I <= N, such as 3/8".into()),
+    }
+}
+
+/// Cores of this machine, as many as this process may use.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, usize::from)
+}
+
 /// A bar on a terminal, a line every tenth of the way elsewhere.
-struct Meter {
+pub(crate) struct Meter {
+    command: &'static str,
     bar: Option<ProgressBar>,
     /// Most cases shown so far: threads may report out of order.
     shown: Mutex<usize>,
 }
 
 impl Meter {
-    fn new() -> Self {
+    pub(crate) fn new(command: &'static str) -> Self {
         let bar = std::io::stderr().is_terminal().then(|| {
             let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
             let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {pos}/{len} cases  {msg}");
             bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
         });
-        Self { bar, shown: Mutex::new(0) }
+        Self { command, bar, shown: Mutex::new(0) }
     }
 }
 
@@ -86,7 +145,7 @@ impl Progress for Meter {
                 bar.finish_and_clear();
             }
         } else if before * 10 / total < done * 10 / total {
-            eprintln!("verify: {done} of {total} cases");
+            eprintln!("{}: {done} of {total} cases", self.command);
         }
     }
 }
@@ -100,7 +159,8 @@ fn probe(path: &Path) -> anyhow::Result<()> {
     file.map(drop).with_context(|| format!("cannot write {}", path.display()))
 }
 
-fn write(path: &Path, text: &str) -> anyhow::Result<()> {
+/// Writes a report.
+pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
     if path == Path::new("-") {
         return std::io::stdout().write_all(text.as_bytes()).context("writing to standard output");
     }
@@ -134,28 +194,26 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         print!("{}", verify::listing(&plans));
         return Ok(ExitCode::SUCCESS);
     }
-    std::fs::create_dir_all(&args.waves).with_context(|| format!("cannot make the folder {}", args.waves.display()))?;
-    for path in args.json.iter().chain(&args.junit) {
-        probe(path)?;
-    }
-    let threads = args.threads.unwrap_or_else(|| std::thread::available_parallelism().map_or(1, usize::from));
+    args.reports.probe()?;
+    args.results.iter().try_for_each(|path| probe(path))?;
+    let threads = args.threads.map_or_else(cores, usize::from);
     let options = Options {
         block: args.block.clone(),
         point: args.point.clone(),
         case: args.case,
         seed: args.seed,
+        seeds: args.seeds,
+        shard: args.shard.unwrap_or((1, 1)),
         cases: args.cases,
         threads,
         waves: args.waves.clone(),
         vectors: args.vectors.clone(),
     };
-    let result = verify::run(&plans, &tests, &options, &Meter::new());
-    if let Some(path) = &args.json {
-        write(path, &format!("{:#}\n", verify::json(&result)))?;
+    let results = verify::execute(&plans, &tests, &options, &Meter::new("verify"));
+    if let Some(path) = &args.results {
+        write(path, &serde_json::to_string(&results)?)?;
     }
-    if let Some(path) = &args.junit {
-        write(path, &verify::junit(&result))?;
-    }
+    let result = verify::assemble(&plans, &tests, &results);
     if let Some(dir) = &args.vectors {
         let folders: u64 = result.points().map(|p| p.total.vectors).sum();
         if folders == 0 {
@@ -163,8 +221,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         eprintln!("verify: vectors of {folders} scenarios in {}", dir.display());
     }
-    if args.json.as_deref() != Some(Path::new("-")) && args.junit.as_deref() != Some(Path::new("-")) {
-        print!("{}", verify::summary(&result));
-    }
+    args.reports.write(&plans, &result)?;
     Ok(if result.passed() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

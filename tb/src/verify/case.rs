@@ -1,19 +1,25 @@
 //! One case of a test: its stimulus source, its scoreboard and its coverage.
 
+use super::probe::{Probe, Watch, Watched, Watching, checker_of};
 use super::{coverage::Coverage, plan::Plan};
+use crate::wave::{Trace, TraceOptions};
 use rand::SeedableRng;
 use rand_xoshiro::Xoshiro256PlusPlus;
+use serde::{Deserialize, Deserializer, Serialize};
 use std::{
+    cell::RefCell,
     fmt,
     path::{Path, PathBuf},
+    rc::Rc,
 };
 
 /// A figure that a case measured.
-#[derive(Clone, Debug, serde::Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Measure {
     /// What, in snake case with its unit: `snr_db`.
     pub name: String,
     /// The figure.
+    #[serde(deserialize_with = "figure")]
     pub value: f64,
 }
 
@@ -26,8 +32,13 @@ pub struct TraceRequest {
     pub around: Option<u64>,
 }
 
+/// A figure from JSON, which writes what is not finite as null.
+fn figure<'de, D: Deserializer<'de>>(d: D) -> Result<f64, D::Error> {
+    Ok(Option::deserialize(d)?.unwrap_or(f64::NAN))
+}
+
 /// What one case did.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Outcome {
     /// What the case was, where it has a name of its own.
     pub label: Option<String>,
@@ -48,11 +59,27 @@ pub struct Outcome {
     /// Figures, such as the signal-to-noise ratio.
     pub measures: Vec<Measure>,
     /// Coverage of this case.
+    #[serde(skip)]
     pub coverage: Coverage,
     /// The waveform that it left.
     pub wave: Option<PathBuf>,
     /// Folders of vectors that it wrote.
     pub vectors: u64,
+    /// What an observed run saw of the design.
+    #[serde(skip)]
+    pub watched: Option<Watched>,
+}
+
+impl Outcome {
+    /// Adds the sums of another case.
+    pub(super) fn add(&mut self, part: &Self) {
+        self.cases += part.cases;
+        self.compared += part.compared;
+        self.mismatches += part.mismatches;
+        self.cycles += part.cycles;
+        self.seconds += part.seconds;
+        self.vectors += part.vectors;
+    }
 }
 
 /// Differences written out in words; the rest are only counted.
@@ -71,6 +98,7 @@ pub struct Case<'a> {
     vectors: Option<&'a Path>,
     plans: &'a [Plan],
     trace: Option<TraceRequest>,
+    watching: Option<Rc<RefCell<Watching>>>,
     outcome: Outcome,
 }
 
@@ -98,6 +126,7 @@ impl<'a> Case<'a> {
             vectors: None,
             plans,
             trace,
+            watching: None,
             outcome: Outcome { cases: 1, ..Outcome::default() },
         }
     }
@@ -105,6 +134,36 @@ impl<'a> Case<'a> {
     /// Lets the case write its stimulus and expected outputs below `dir`.
     pub fn with_vectors(self, dir: Option<&'a Path>) -> Self {
         Self { vectors: dir, ..self }
+    }
+
+    /// Observes the design and, where `watch` says so, puts a fault into it or switches a checker off.
+    pub(super) fn with_watch(self, watch: Option<Watch>) -> Self {
+        Self { watching: watch.map(|w| Rc::new(RefCell::new(Watching::new(w)))), ..self }
+    }
+
+    /// What the bench shows its clocked design to, every cycle: writes the waveform that a failing case was asked for (`top` names
+    /// the design in it, `context` the cycles before and after the first mismatch), and lets fault injection in. One a design.
+    ///
+    /// # Errors
+    /// If the waveform cannot be created.
+    pub fn probe(&mut self, top: &str, context: u64) -> anyhow::Result<Probe> {
+        let trace = match &self.trace {
+            Some(request) => {
+                let around = request.around.unwrap_or(context);
+                let window = around.saturating_sub(context)..around + context;
+                let options = TraceOptions { window, max_bytes: 64 << 20, ..TraceOptions::default() };
+                Some(Trace::create(&request.path, top, &options)?)
+            }
+            None => None,
+        };
+        Ok(Probe::new(trace, self.watching.clone()))
+    }
+
+    /// Notes that a checker has looked, for the list of checkers.
+    fn looked(&self, what: &dyn fmt::Display) {
+        if let Some(watching) = &self.watching {
+            watching.borrow_mut().looked(checker_of(&what.to_string()));
+        }
     }
 
     /// A folder for stimulus and expected outputs, if this run shall write them: `DIR/block/test/case`, with `-2`, `-3` ... for the
@@ -139,6 +198,11 @@ impl<'a> Case<'a> {
     /// Counts one value that differed, with what to say of it.
     pub fn differed(&mut self, what: impl fmt::Display) {
         self.outcome.compared += 1;
+        if let Some(watching) = &self.watching
+            && !watching.borrow_mut().fires(checker_of(&what.to_string()))
+        {
+            return;
+        }
         self.outcome.mismatches += 1;
         if self.outcome.failures.len() < FAILURES_KEPT {
             self.outcome.failures.push(what.to_string());
@@ -152,6 +216,7 @@ impl<'a> Case<'a> {
 
     /// Compares one value.
     pub fn equal<T: PartialEq + fmt::Debug>(&mut self, what: impl fmt::Display, expected: T, got: T) -> bool {
+        self.looked(&what);
         let same = expected == got;
         if same {
             self.agreed(1);
@@ -168,6 +233,7 @@ impl<'a> Case<'a> {
         expected: &[T],
         got: &[T],
     ) -> bool {
+        self.looked(&what);
         if expected.len() != got.len() {
             self.differed(format_args!("{what}: expected {} values, got {}", expected.len(), got.len()));
             return false;
@@ -185,6 +251,7 @@ impl<'a> Case<'a> {
 
     /// Compares an error with its derived bound; a NaN is never within.
     pub fn within(&mut self, what: impl fmt::Display, error: f64, bound: f64) -> bool {
+        self.looked(&what);
         let inside = error <= bound;
         if inside {
             self.agreed(1);
@@ -196,6 +263,7 @@ impl<'a> Case<'a> {
 
     /// Checks something that is not a value of the design, such as a protocol rule; counts as one comparison.
     pub fn check(&mut self, holds: bool, what: impl fmt::Display) -> bool {
+        self.looked(&what);
         if holds {
             self.agreed(1);
         } else {
@@ -225,7 +293,8 @@ impl<'a> Case<'a> {
     }
 
     /// Ends the case.
-    pub fn finish(self) -> Outcome {
+    pub fn finish(mut self) -> Outcome {
+        self.outcome.watched = self.watching.map(|w| w.take().watched());
         self.outcome
     }
 }

@@ -7,12 +7,34 @@ use std::collections::{BTreeMap, BTreeSet};
 type Bin = Vec<(String, String)>;
 
 /// Hits of all covergroups, mergeable over cases, threads and seeds.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, serde::Serialize, serde::Deserialize)]
+#[serde(from = "Flat", into = "Flat")]
 pub struct Coverage {
     /// (block, group) → bin → samples.
     hits: BTreeMap<(String, String), BTreeMap<Bin, u64>>,
     /// Samples that name something that the plan does not.
     unknown: BTreeSet<String>,
+}
+
+/// The same as lists, for files.
+#[derive(serde::Serialize, serde::Deserialize)]
+struct Flat {
+    hits: Vec<(String, String, Vec<(Bin, u64)>)>,
+    unknown: BTreeSet<String>,
+}
+
+impl From<Flat> for Coverage {
+    fn from(flat: Flat) -> Self {
+        let hits = flat.hits.into_iter().map(|(block, group, bins)| ((block, group), bins.into_iter().collect()));
+        Self { hits: hits.collect(), unknown: flat.unknown }
+    }
+}
+
+impl From<Coverage> for Flat {
+    fn from(coverage: Coverage) -> Self {
+        let hits = coverage.hits.into_iter().map(|((block, group), bins)| (block, group, bins.into_iter().collect()));
+        Self { hits: hits.collect(), unknown: coverage.unknown }
+    }
 }
 
 /// How far one covergroup is closed.

@@ -6,16 +6,24 @@
 
 mod case;
 mod coverage;
+mod evidence;
+mod html;
+pub mod inject;
 pub mod plan;
+mod probe;
 mod report;
+mod results;
 mod runner;
 
 pub use case::{Case, Measure, Outcome, TraceRequest};
 pub use coverage::{Coverage, GroupReport};
+pub use html::html;
 pub use plan::{Plan, Stage};
-pub(crate) use report::{TABLE, grouped};
+pub use probe::{Probe, Seen, Watched};
+pub(crate) use report::{grouped, shown, table};
 pub use report::{json, junit, listing, summary};
-pub use runner::{BlockResult, Failure, Options, PointResult, Progress, Run, Status, run};
+pub use results::{FailedCase, Results, Selection, Tally};
+pub use runner::{BlockResult, Failure, Options, PointResult, Progress, Run, Status, assemble, execute, run};
 
 /// A test of a block. Its cases are independent: any of them can be run alone, in any order, on any thread.
 #[derive(Clone, Copy, Debug)]

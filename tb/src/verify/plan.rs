@@ -72,6 +72,9 @@ pub struct Plan {
     /// What is to be shown.
     #[serde(rename = "point")]
     pub points: Vec<Point>,
+    /// What this bench does not show, in sentences: the page says so.
+    #[serde(default)]
+    pub not_verified: Vec<String>,
     /// What must have occurred for the plan to be closed.
     #[serde(rename = "covergroup", default)]
     pub covergroups: Vec<CoverGroup>,

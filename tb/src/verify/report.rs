@@ -8,10 +8,28 @@ use std::fmt::Write;
 const JSON_VERSION: u32 = 1;
 
 /// Rules above, below the header and below; none between rows.
-pub(crate) const TABLE: comfy_table::TableStyle = {
+const TABLE: comfy_table::TableStyle = {
     let rule = comfy_table::LineStyle::none().fill('─').junction('─');
     comfy_table::TableStyle::new().top_border(rule).header_separator(rule).bottom_border(rule)
 };
+
+/// A table of the house's style; every column but the first is a figure.
+pub(crate) fn table(header: &[&str]) -> comfy_table::Table {
+    let mut table = comfy_table::Table::new();
+    table.load_style(TABLE);
+    table.set_header(header.iter().copied());
+    for column in 1..header.len() {
+        if let Some(column) = table.column_mut(column) {
+            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+        }
+    }
+    table
+}
+
+/// A table as text, without blanks at the ends of its lines.
+pub(crate) fn shown(table: &comfy_table::Table) -> String {
+    table.lines().map(|line| format!("{}\n", line.trim_end())).collect()
+}
 
 /// Groups digits by three.
 pub(crate) fn grouped(n: u64) -> String {
@@ -85,12 +103,10 @@ pub fn summary(run: &Run) -> String {
 }
 
 fn block_table(block: &BlockResult) -> String {
-    let mut table = comfy_table::Table::new();
-    table.load_style(TABLE);
-    table.set_header(["point", "stage", "status", "cases", "compared", "mismatches", "cycles", "core time"]);
-    for column in 3..8 {
+    let mut table = table(&["point", "stage", "status", "cases", "compared", "mismatches", "cycles", "core time"]);
+    for column in 1..3 {
         if let Some(column) = table.column_mut(column) {
-            column.set_cell_alignment(comfy_table::CellAlignment::Right);
+            column.set_cell_alignment(comfy_table::CellAlignment::Left);
         }
     }
     let mut notes = String::new();
@@ -124,7 +140,13 @@ fn block_table(block: &BlockResult) -> String {
             writeln!(notes, "  coverage {}: {:.1} % ({} of {} bins)", group.id, group.percent, group.hit, group.bins);
     }
     let passed = block.points.iter().filter(|p| p.status == Status::Passed).count();
-    format!("{} — {}: {passed} of {} points passed\n{table}\n{notes}\n", block.block, block.title, block.points.len())
+    format!(
+        "{} — {}: {passed} of {} points passed\n{}{notes}\n",
+        block.block,
+        block.title,
+        block.points.len(),
+        shown(&table)
+    )
 }
 
 /// The named cases of the points that ask for it, a line each; cases of one name are added up.

@@ -1,8 +1,9 @@
 //! Runs the tests of a plan on all cores and gathers their outcomes point by point.
 
-use super::{Case, Coverage, GroupReport, Outcome, Plan, Stage, Test, TraceRequest, plan};
+use super::probe::Watch;
+use super::results::{Results, Selection, Tally};
+use super::{Case, GroupReport, Outcome, Plan, Stage, Test, TraceRequest, plan};
 use std::{
-    collections::BTreeMap,
     panic::{AssertUnwindSafe, catch_unwind},
     path::{Path, PathBuf},
     sync::{
@@ -23,8 +24,12 @@ pub struct Options {
     pub case: Option<usize>,
     /// Seed of all random stimulus.
     pub seed: u64,
+    /// So many seeds from that one on.
+    pub seeds: u64,
     /// Multiplies the number of random cases.
     pub cases: f64,
+    /// Only every n-th case, from the i-th on: (i, n), 1 ≤ i ≤ n.
+    pub shard: (usize, usize),
     /// Worker threads.
     pub threads: usize,
     /// Folder for the waveforms of failing cases.
@@ -47,6 +52,8 @@ pub enum Status {
 pub struct Failure {
     /// The test.
     pub test: String,
+    /// Seed of the run.
+    pub seed: u64,
     /// Number of the case.
     pub case: usize,
     /// The first few differences.
@@ -76,7 +83,7 @@ pub struct PointResult {
     pub total: Outcome,
     /// Cases that have a name or a measure of their own.
     pub details: Vec<Outcome>,
-    /// Failing cases.
+    /// Failing cases: the first few of each test.
     pub failures: Vec<Failure>,
 }
 
@@ -96,8 +103,10 @@ pub struct BlockResult {
 /// The whole run.
 #[derive(Clone, Debug)]
 pub struct Run {
-    /// Seed of all random stimulus.
+    /// First seed of all random stimulus.
     pub seed: u64,
+    /// Seeds run.
+    pub seeds: u64,
     /// Blocks in the plan's order.
     pub blocks: Vec<BlockResult>,
     /// Faults of the bench itself: plan and tests that do not match, unknown coverage names, open coverage.
@@ -130,9 +139,6 @@ pub trait Progress: Sync {
     fn tick(&self, done: usize, total: usize, name: &str);
 }
 
-/// Failing cases that are run again for a waveform, per point.
-const WAVES_PER_POINT: usize = 3;
-
 fn run_case(
     plans: &[Plan],
     test: &Test,
@@ -141,9 +147,20 @@ fn run_case(
     trace: Option<TraceRequest>,
     vectors: Option<&Path>,
 ) -> Outcome {
-    let start = Instant::now();
     let path = trace.as_ref().map(|t| t.path.clone());
-    let mut case = Case::new(plans, test, seed, index, trace).with_vectors(vectors);
+    let mut outcome = judge(test, Case::new(plans, test, seed, index, trace).with_vectors(vectors));
+    outcome.wave = path.filter(|p| p.exists());
+    outcome
+}
+
+/// Runs a case of run seed 1 under observation.
+pub(super) fn run_watched(plans: &[Plan], test: &Test, index: usize, watch: Watch) -> Outcome {
+    judge(test, Case::new(plans, test, 1, index, None).with_watch(Some(watch)))
+}
+
+/// Runs a case to its verdict: an error or a panic is a mismatch.
+fn judge(test: &Test, mut case: Case<'_>) -> Outcome {
+    let start = Instant::now();
     let verdict = catch_unwind(AssertUnwindSafe(|| (test.run)(&mut case)));
     let error = match verdict {
         Ok(Ok(())) => None,
@@ -151,7 +168,8 @@ fn run_case(
         Err(panic) => {
             let text =
                 panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
-            Some(format!("panicked: {}", text.unwrap_or("(no message)")))
+            let text = text.unwrap_or("(no message)");
+            Some(if text.starts_with("watchdog:") { text.into() } else { format!("panicked: {text}") })
         }
     };
     if let Some(error) = error {
@@ -159,86 +177,94 @@ fn run_case(
     }
     let mut outcome = case.finish();
     outcome.seconds = start.elapsed().as_secs_f64();
-    outcome.wave = path.filter(|p| p.exists());
     outcome
 }
 
-/// Adds what `part` did to `total`.
-fn add(total: &mut Outcome, part: &Outcome) {
-    total.cases += part.cases;
-    total.compared += part.compared;
-    total.mismatches += part.mismatches;
-    total.cycles += part.cycles;
-    total.seconds += part.seconds;
-    total.vectors += part.vectors;
+/// Whether a point of a block is selected; `point` is `block.point`, or `point` for that of any block.
+fn wanted(selection: &Selection, block: &str, id: &str) -> bool {
+    let Selection { block: only, point, .. } = selection;
+    only.as_deref().is_none_or(|b| b == block)
+        && point.as_deref().is_none_or(|p| p == id || p.strip_prefix(block) == Some(&format!(".{id}")))
 }
 
 /// Runs the selected part of the plan. Selecting nothing is a fault, not a pass.
 pub fn run(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Progress) -> Run {
+    assemble(plans, tests, &execute(plans, tests, options, progress))
+}
+
+/// Runs the selected cases, or a shard of them, on all threads.
+pub fn execute(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Progress) -> Results {
     let start = Instant::now();
-    let mut faults = plan::audit(plans, tests);
-    let wanted = |block: &str, point: &str| {
-        options.block.as_deref().is_none_or(|b| b == block)
-            && options
-                .point
-                .as_deref()
-                .is_none_or(|p| p == point || p.strip_prefix(block) == Some(&format!(".{point}")))
-    };
+    let selection = Selection::of(options);
     let selected: Vec<&Test> = tests
         .iter()
         .filter(|t| {
             let mut points = plans.iter().filter(|p| p.block == t.block).flat_map(|p| &p.points);
-            points.any(|p| wanted(t.block, &p.id) && p.tests.iter().any(|name| name == t.name))
+            points.any(|p| wanted(&selection, t.block, &p.id) && p.tests.iter().any(|name| name == t.name))
         })
         .collect();
     let count = |t: &Test| t.directed + (t.random as f64 * options.cases).ceil() as usize;
-    let units: Vec<(usize, usize)> = selected
-        .iter()
-        .enumerate()
-        .flat_map(|(t, test)| (0..count(test)).map(move |index| (t, index)))
-        .filter(|(_, index)| options.case.is_none_or(|c| c == *index))
-        .collect();
-    if units.is_empty() {
-        let most = selected.iter().map(|t| count(t)).max();
-        faults.push(match (options.case, most) {
-            (Some(case), Some(most)) => {
-                format!("no selected test has a case {case}: they have up to {most}, counted from 0")
-            }
-            _ => "no point of the plan answers to this block and point together".into(),
-        });
-    }
-    let ran = |t: &str| units.iter().any(|&(i, _)| selected[i].name == t);
+    let seeds = options.seed..options.seed.saturating_add(options.seeds);
+    let of_seed = |seed: u64| {
+        let cases = selected.iter().enumerate().flat_map(move |(t, test)| (0..count(test)).map(move |case| (t, case)));
+        cases.map(move |(t, case)| (t, seed, case))
+    };
+    let all = seeds.flat_map(of_seed).filter(|&(.., case)| options.case.is_none_or(|c| c == case));
+    let (shard, shards) = options.shard;
+    let units: Vec<(usize, u64, usize)> = all.skip(shard - 1).step_by(shards).collect();
 
+    let mut results = Results::new(selection, options.shard);
+    results.longest = selected.iter().map(|t| count(t)).max().unwrap_or(0);
+    let results = Mutex::new(results);
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let outcomes: Mutex<BTreeMap<(usize, usize), Outcome>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..options.threads.max(1) {
             scope.spawn(|| {
-                while let Some(&(t, index)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    let outcome = run_case(plans, selected[t], options.seed, index, None, options.vectors.as_deref());
-                    outcomes.lock().expect("a worker panicked outside a case").insert((t, index), outcome);
-                    progress.tick(done.fetch_add(1, Ordering::Relaxed) + 1, units.len(), selected[t].name);
+                while let Some(&(t, seed, case)) = units.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let test = selected[t];
+                    let outcome = run_case(plans, test, seed, case, None, options.vectors.as_deref());
+                    results.lock().expect("a worker panicked outside a case").add(test, seed, case, outcome);
+                    progress.tick(done.fetch_add(1, Ordering::Relaxed) + 1, units.len(), test.name);
                 }
             });
         }
     });
-    let outcomes = outcomes.into_inner().expect("a worker panicked outside a case");
+    let mut results = results.into_inner().expect("a worker panicked outside a case");
+    results.trace(|test, seed, case, around| {
+        let test = selected.iter().find(|t| t.block == test.0 && t.name == test.1)?;
+        std::fs::create_dir_all(&options.waves).ok()?;
+        let path = options.waves.join(format!("{}-{}-{case}-seed-{seed}.vcd", test.block, test.name));
+        run_case(plans, test, seed, case, Some(TraceRequest { path, around }), None).wave
+    });
+    results.seconds = start.elapsed().as_secs_f64();
+    results
+}
 
-    let mut coverage = Coverage::default();
-    outcomes.values().for_each(|o| coverage.merge(o.coverage.clone()));
-    faults.extend(coverage.unknown().map(String::from));
+/// Holds results against the plan.
+pub fn assemble(plans: &[Plan], tests: &[Test], results: &Results) -> Run {
+    let selection = &results.selection;
+    let mut faults = plan::audit(plans, tests);
+    if results.tests.is_empty() {
+        faults.push(match (selection.case, results.longest) {
+            (Some(case), 1..) => {
+                format!("no selected test has a case {case}: they have up to {}, counted from 0", results.longest - 1)
+            }
+            _ => "no point of the plan answers to this block and point together".into(),
+        });
+    }
+    faults.extend(results.coverage.unknown().map(String::from));
     let mut blocks = Vec::new();
     for plan in plans {
-        let mut chosen: Vec<_> = plan.points.iter().filter(|p| wanted(&plan.block, &p.id)).collect();
-        if options.case.is_some() {
-            chosen.retain(|p| p.tests.iter().any(|t| ran(t)));
+        let mut chosen: Vec<_> = plan.points.iter().filter(|p| wanted(selection, &plan.block, &p.id)).collect();
+        if selection.case.is_some() || !results.complete() {
+            chosen.retain(|p| p.tests.iter().any(|t| results.of(&plan.block, t).is_some()));
         }
         if chosen.is_empty() {
             continue;
         }
-        let points = chosen.iter().map(|p| point_result(plans, plan, p, &selected, &outcomes, options)).collect();
-        let whole = chosen.len() == plan.points.len() && options.case.is_none();
-        let groups = if whole { coverage.report(plan) } else { Vec::new() };
+        let points = chosen.iter().map(|p| point_result(plan, p, tests, results)).collect();
+        let whole = chosen.len() == plan.points.len() && selection.case.is_none() && results.complete();
+        let groups = if whole { results.coverage.report(plan) } else { Vec::new() };
         for group in groups.iter().filter(|g| g.hit < g.bins) {
             let some = group.missing.iter().take(5).cloned().collect::<Vec<_>>().join(", ");
             faults.push(format!(
@@ -250,63 +276,42 @@ pub fn run(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Pro
         }
         blocks.push(BlockResult { block: plan.block.clone(), title: plan.title.clone(), points, coverage: groups });
     }
-    Run { seed: options.seed, blocks, faults, seconds: start.elapsed().as_secs_f64() }
+    Run { seed: selection.seed, seeds: selection.seeds, blocks, faults, seconds: results.seconds }
 }
 
-fn point_result(
-    plans: &[Plan],
-    plan: &Plan,
-    point: &plan::Point,
-    selected: &[&Test],
-    outcomes: &BTreeMap<(usize, usize), Outcome>,
-    options: &Options,
-) -> PointResult {
+fn point_result(plan: &Plan, point: &plan::Point, tests: &[Test], results: &Results) -> PointResult {
     let id = format!("{}.{}", plan.block, point.id);
     let (mut total, mut details, mut failures) = (Outcome::default(), Vec::new(), Vec::new());
     let mut status = Status::Passed;
-    let mut exhaustive = true;
+    let (mut exhaustive, mut failing) = (true, 0);
+    let part = results.selection.case.is_some() || !results.complete();
     for name in &point.tests {
-        let mut of_test = Outcome::default();
-        let Some(t) = selected.iter().position(|t| t.block == plan.block && t.name == name) else {
+        let Some(test) = tests.iter().find(|t| t.block == plan.block && t.name == name) else {
             status = Status::Failed(format!("test `{name}` does not exist"));
             continue;
         };
-        exhaustive &= selected[t].exhaustive;
-        for (&(_, index), outcome) in outcomes.range((t, 0)..(t + 1, 0)) {
-            add(&mut of_test, outcome);
-            if outcome.label.is_some() || !outcome.measures.is_empty() {
-                details.push(outcome.clone());
+        exhaustive &= test.exhaustive;
+        let empty = Tally::default();
+        let tally = results.of(&plan.block, name).unwrap_or(&empty);
+        details.extend(tally.details.iter().cloned());
+        failing += tally.failing;
+        failures.extend(tally.failures.iter().map(|f| {
+            let mut replay = format!("magpie verify --point {id} --case {} --seed {}", f.case, f.seed);
+            if results.selection.cases != 1.0 {
+                replay += &format!(" --cases {}", results.selection.cases);
             }
-            if outcome.mismatches > 0 {
-                let mut replay = format!("magpie verify --point {id} --case {index} --seed {}", options.seed);
-                if options.cases != 1.0 {
-                    replay += &format!(" --cases {}", options.cases);
-                }
-                let wave = (failures.len() < WAVES_PER_POINT).then(|| {
-                    let path = options.waves.join(format!("{}-{name}-{index}.vcd", plan.block));
-                    let request = TraceRequest { path, around: outcome.mismatch_cycle };
-                    run_case(plans, selected[t], options.seed, index, Some(request), None).wave
-                });
-                let failure = Failure {
-                    test: name.clone(),
-                    case: index,
-                    messages: outcome.failures.clone(),
-                    replay,
-                    wave: wave.flatten(),
-                };
-                failures.push(failure);
-            }
-        }
-        if of_test.compared == 0 && options.case.is_none() {
+            let (messages, wave) = (f.messages.clone(), f.wave.clone());
+            Failure { test: name.clone(), seed: f.seed, case: f.case, messages, replay, wave }
+        }));
+        if tally.total.compared == 0 && !part {
             status = Status::Failed(format!("test `{name}` compared nothing"));
         }
-        add(&mut total, &of_test);
+        total.add(&tally.total);
     }
     if total.compared == 0 {
         status = Status::Failed("nothing was compared".into());
     }
-    if !failures.is_empty() {
-        let failing = failures.len();
+    if failing > 0 {
         status = Status::Failed(format!("{failing} failing case{}", if failing == 1 { "" } else { "s" }));
     }
     let (stage, shows, list) = (point.stage, point.shows.clone(), point.list);
@@ -325,7 +330,18 @@ mod tests {
 
     fn options() -> Options {
         let waves = std::env::temp_dir();
-        Options { block: None, point: None, case: None, seed: 1, cases: 1.0, threads: 2, waves, vectors: None }
+        Options {
+            block: None,
+            point: None,
+            case: None,
+            seed: 1,
+            seeds: 1,
+            cases: 1.0,
+            shard: (1, 1),
+            threads: 2,
+            waves,
+            vectors: None,
+        }
     }
 
     fn plan(tests: &str) -> [Plan; 1] {
@@ -372,6 +388,40 @@ mod tests {
         assert_eq!(failure.replay, "magpie verify --point toy.p --case 1 --seed 1");
         let replay = Options { point: Some("toy.p".into()), case: Some(1), ..options() };
         assert!(!run(&plan("'panics'"), &[PANICS], &replay, &Silent).passed());
+    }
+
+    /// The results of a shard, through its file and back.
+    fn shard(i: usize, n: usize, seeds: u64) -> (PathBuf, Results) {
+        let options = Options { shard: (i, n), seeds, ..options() };
+        let results = execute(&plan("'good', 'panics'"), &[GOOD, PANICS], &options, &Silent);
+        let text = serde_json::to_string(&results).unwrap();
+        (format!("{i}.json").into(), serde_json::from_str(&text).unwrap())
+    }
+
+    #[test]
+    fn shards_add_up_to_the_whole_run() {
+        let (plans, tests) = (plan("'good', 'panics'"), [GOOD, PANICS]);
+        let sums = |results: &Results| {
+            let run = assemble(&plans, &tests, results);
+            let point = &run.blocks[0].points[0];
+            let failing: Vec<_> = point.failures.iter().map(|f| (f.seed, f.case, f.replay.clone())).collect();
+            (point.total.cases, point.total.compared, point.status.clone(), failing)
+        };
+        let whole = sums(&shard(1, 1, 4).1);
+        assert_eq!((whole.0, whole.3.len()), (4 * 12, 4));
+        let merged = Results::merge(vec![shard(2, 3, 4), shard(3, 3, 4), shard(1, 3, 4)]).unwrap();
+        assert!(merged.complete());
+        assert_eq!(sums(&merged), whole);
+    }
+
+    #[test]
+    fn shards_that_are_not_one_whole_run_are_refused() {
+        let error = |parts| Results::merge(parts).unwrap_err().to_string();
+        assert_eq!(error(vec![shard(1, 3, 1), shard(3, 3, 1)]), "shards missing of 3: 2");
+        assert_eq!(error(vec![shard(1, 2, 1), shard(1, 2, 1)]), "1.json: shard 1/2 is there twice");
+        assert!(error(vec![shard(1, 2, 1), shard(2, 2, 5)]).contains("different runs"));
+        assert_eq!(error(vec![]), "there are no results to merge");
+        assert!(!shard(1, 2, 1).1.complete());
     }
 
     #[test]

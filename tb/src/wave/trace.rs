@@ -2,18 +2,39 @@ use super::plan::{Cell, Declaration, Plan, Variable, write};
 use super::{Backend, Fst, Glob, Summary, TraceOptions, Trigger, UNITS_PER_CYCLE, Vcd, WaveError};
 use rtl::{Layout, Module, Name, Signal, Visitor};
 use std::collections::VecDeque;
+use std::fmt::{Debug, Display};
 use std::path::Path;
 
 /// Most memory that the cycles before a trigger may take.
 const HISTORY_BYTES: u64 = 1 << 30;
 
-/// What a bench gives each cycle to. `()` is the trace that is off: it compiles to nothing.
+/// What a bench shows its design to, cycle by cycle: a waveform, an observer, a fault. `()` is the one that is off: it compiles to nothing.
 pub trait Tracer {
-    /// Shows the state of `cycle`. Cycles ascend.
+    /// Shows the state of `cycle`, before its edge. Cycles ascend.
     ///
     /// # Errors
     /// Those of [`Trace::sample`].
     fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError>;
+
+    /// Shows a transfer that left the design, without its don't-care lanes.
+    #[inline]
+    fn output(&mut self, cycle: u64, value: &dyn Debug) {
+        let _ = (cycle, value);
+    }
+
+    /// Shows the state in which the design came to rest.
+    #[inline]
+    fn rest<M: Module>(&mut self, module: &mut M) {
+        let _ = module;
+    }
+
+    /// Reports a broken rule of a port. Begins with the rule's name, then a colon.
+    ///
+    /// # Errors
+    /// The rule, which ends the run; `Ok` where this checker is switched off and the run shall go on.
+    fn breach(&mut self, rule: &dyn Display) -> anyhow::Result<()> {
+        anyhow::bail!("{rule}")
+    }
 }
 
 impl Tracer for () {
@@ -23,17 +44,43 @@ impl Tracer for () {
     }
 }
 
+impl<T: Tracer> Tracer for &mut T {
+    #[inline]
+    fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
+        (**self).sample(cycle, module)
+    }
+    #[inline]
+    fn output(&mut self, cycle: u64, value: &dyn Debug) {
+        (**self).output(cycle, value);
+    }
+    #[inline]
+    fn rest<M: Module>(&mut self, module: &mut M) {
+        (**self).rest(module);
+    }
+    fn breach(&mut self, rule: &dyn Display) -> anyhow::Result<()> {
+        (**self).breach(rule)
+    }
+}
+
 impl<T: Tracer> Tracer for Option<T> {
     #[inline]
     fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
         self.as_mut().map_or(Ok(()), |t| t.sample(cycle, module))
     }
-}
-
-impl<T: Tracer> Tracer for &mut T {
     #[inline]
-    fn sample<M: Module>(&mut self, cycle: u64, module: &mut M) -> Result<(), WaveError> {
-        (**self).sample(cycle, module)
+    fn output(&mut self, cycle: u64, value: &dyn Debug) {
+        if let Some(tracer) = self {
+            tracer.output(cycle, value);
+        }
+    }
+    #[inline]
+    fn rest<M: Module>(&mut self, module: &mut M) {
+        if let Some(tracer) = self {
+            tracer.rest(module);
+        }
+    }
+    fn breach(&mut self, rule: &dyn Display) -> anyhow::Result<()> {
+        self.as_mut().map_or_else(|| ().breach(rule), |t| t.breach(rule))
     }
 }
 

@@ -1,6 +1,6 @@
 //! The AXI4 checker: watches a port cycle by cycle, one rule a named assertion.
 
-use dma::{AxiAddress, PortIn, PortOut, ReadBeat, Region, Response, WriteBeat};
+use dma::{AxiAddress, Counters, PortIn, PortOut, ReadBeat, Region, Response, WriteBeat};
 use rtl::Stream;
 use std::collections::VecDeque;
 
@@ -137,6 +137,10 @@ pub struct Checker {
     pub errors: u64,
     /// Beats seen on all channels.
     pub beats: u64,
+    /// The engine's counters as far as the port shows them: traffic, and waits for ready.
+    pub counted: Counters,
+    /// The cycle of the first AR.
+    first: Option<u64>,
     /// What was broken, the first of each rule.
     pub violations: Vec<Violation>,
 }
@@ -156,6 +160,8 @@ impl Checker {
             responses: 0,
             errors: 0,
             beats: 0,
+            counted: Counters::default(),
+            first: None,
             violations: Vec::new(),
         }
     }
@@ -183,6 +189,7 @@ impl Checker {
     pub fn observe(&mut self, c: &Cycle) {
         if c.reset {
             (self.reads, self.writes, self.responses) = Default::default();
+            (self.counted, self.first) = Default::default();
             self.last = Some(*c);
             self.cycle += 1;
             return;
@@ -199,10 +206,31 @@ impl Checker {
                 self.stable(&was.b, &c.b, Rule::BStable);
             }
         }
+        self.count(c);
         self.read_channels(c);
         self.write_channels(c);
         self.last = Some(*c);
         self.cycle += 1;
+    }
+
+    fn count(&mut self, c: &Cycle) {
+        let Counters { traffic, stalls } = &mut self.counted;
+        if c.ar.0.fires(c.ar.1) {
+            self.first.get_or_insert(self.cycle);
+            traffic.read_bursts += 1;
+        }
+        traffic.read_beats += u64::from(c.r.0.fires(c.r.1));
+        traffic.write_bursts += u64::from(c.aw.0.fires(c.aw.1));
+        if c.w.0.fires(c.w.1) {
+            traffic.write_beats += 1;
+            traffic.useful_bytes += u64::from(c.w.0.data.strobe.count_ones());
+        }
+        if let Some(first) = self.first.filter(|_| c.b.0.fires(c.b.1)) {
+            traffic.cycles = self.cycle - first + 1;
+        }
+        stalls.ar += u64::from(c.ar.0.valid && !c.ar.1);
+        stalls.aw += u64::from(c.aw.0.valid && !c.aw.1);
+        stalls.w += u64::from(c.w.0.valid && !c.w.1);
     }
 
     fn read_channels(&mut self, c: &Cycle) {

@@ -3,6 +3,7 @@
 use super::axi::{Checker, Cycle, Violation};
 use super::memory::{BadRange, Memory, Timing};
 use super::reference::Image;
+use crate::wave::Tracer;
 use dma::{Bytes, Completion, Config, Counters, Dma, DmaIn, Region, Report, Response, Transaction};
 use rand::RngExt;
 use rand::SeedableRng;
@@ -39,6 +40,8 @@ pub struct Ran {
     pub completions: Vec<(u64, Completion)>,
     /// The engine's counters.
     pub counters: Counters,
+    /// What the port's checker counted of the same: all traffic, and the stalls `ar`, `aw` and `w`.
+    pub port: Counters,
     /// Cycles until everything was quiet.
     pub cycles: u64,
     /// Broken rules of the port.
@@ -172,6 +175,38 @@ impl Bench {
         while !self.quiet() && !self.hung() {
             self.step();
         }
+        self.settle()
+    }
+
+    /// The same, with a tracer that sees every cycle and what leaves the engine.
+    ///
+    /// # Errors
+    /// Those of the tracer.
+    pub fn run_traced(&mut self, tracer: &mut impl Tracer) -> anyhow::Result<Ran> {
+        while !self.quiet() && !self.hung() {
+            let (cycle, completed) = (self.cycle, self.completions.len());
+            tracer.sample(cycle, &mut self.dma)?;
+            let wires = self.step();
+            for (name, (address, ready)) in [("AR", wires.ar), ("AW", wires.aw)] {
+                if address.fires(ready) {
+                    tracer.output(cycle, &(name, address.data));
+                }
+            }
+            if wires.w.0.fires(wires.w.1) {
+                let beat = &wires.w.0.data;
+                let strobed = beat.data.iter().enumerate().filter(|(lane, _)| beat.strobe >> lane & 1 == 1);
+                tracer.output(cycle, &(beat.strobe, beat.last, strobed.map(|l| l.1).collect::<Vec<_>>()));
+            }
+            for (_, completion) in &self.completions[completed..] {
+                tracer.output(cycle, completion);
+            }
+        }
+        tracer.output(self.cycle, self.dma.counters());
+        tracer.rest(&mut self.dma);
+        Ok(self.settle())
+    }
+
+    fn settle(&mut self) -> Ran {
         let hung = !self.quiet();
         for _ in 0..4 {
             self.step();
@@ -181,6 +216,7 @@ impl Bench {
             bytes: self.memory.bytes.clone(),
             completions: std::mem::take(&mut self.completions),
             counters: *self.dma.counters(),
+            port: self.checker.counted,
             cycles: self.cycle,
             violations: self.checker.violations.clone(),
             bus_errors: self.checker.errors,

@@ -3,8 +3,7 @@
 use super::bench::{self, Bench, Ran, Scenario};
 use super::{reference, vectors};
 use crate::verify::Case;
-use crate::wave::{Trace, TraceOptions};
-use dma::{Completion, Descriptor, Outcome, Refusal};
+use dma::{Completion, Descriptor, Outcome, Refusal, Stalls};
 
 /// Cycles written before and after the first cycle of a failing case's trace.
 const CONTEXT: u64 = 3_000;
@@ -19,20 +18,12 @@ pub(super) fn refused(tag: u32, refusal: Refusal) -> Completion {
     Completion { tag, outcome: Outcome::Refused, field: refusal.field, value: refusal.value, ..Completion::default() }
 }
 
-/// Runs `s` with a waveform if the case was asked for one.
-fn run(case: &Case<'_>, s: &Scenario) -> anyhow::Result<Ran> {
-    let Some(request) = case.trace_request() else { return bench::run(s) };
-    let around = request.around.unwrap_or(CONTEXT);
-    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
-    let options = TraceOptions { window, max_bytes: 64 << 20, ..TraceOptions::default() };
-    let mut trace = Trace::create(&request.path, "dma", &options)?;
-    let mut bench = Bench::new(s)?;
-    while !bench.quiet() && !bench.hung() {
-        trace.sample(bench.cycle(), &mut bench.dma)?;
-        bench.step();
-    }
-    trace.finish()?;
-    Ok(bench.run())
+/// Runs `s` in the sight of the case.
+fn run(case: &mut Case<'_>, s: &Scenario) -> anyhow::Result<Ran> {
+    let mut probe = case.probe("dma", CONTEXT)?;
+    let ran = Bench::new(s)?.run_traced(&mut probe);
+    probe.finish()?;
+    ran
 }
 
 /// Compares two memories; the canaries around the buffers are part of both.
@@ -65,11 +56,18 @@ pub(super) fn hold(
     case.check(!ran.hung, format_args!("the engine never came to rest: {} cycles", ran.cycles));
     for violation in &ran.violations {
         case.mismatch_at(violation.cycle);
-        case.differed(format_args!("AXI rule {:?} broken in cycle {}", violation.rule, violation.cycle));
+        case.differed(format_args!("AXI rule {:?}: broken in cycle {}", violation.rule, violation.cycle));
     }
     case.agreed(ran.transfers);
     case.equal("SRAM misuse", None, ran.fault);
     case.equal_slices("completion", completions, &ran.outcomes());
+    let (counted, stalls) = (ran.counters, ran.counters.stalls);
+    case.equal("traffic against the port", ran.port.traffic, counted.traffic);
+    let waits = |s: Stalls| (s.ar, s.aw, s.w);
+    case.equal("waits for ready against the port", waits(ran.port.stalls), waits(stalls));
+    let inside =
+        [stalls.reads_full, stalls.read_data, stalls.write_data, stalls.descriptor, stalls.index, stalls.order];
+    case.check(inside.iter().all(|&n| n <= ran.cycles), format_args!("more stalls than cycles: {stalls:?}"));
     same_bytes(case, "memory", s, expected, &ran.bytes);
     if s.timing.is_fixed() && s.host_busy == 0.0 {
         let (bytes, report) = bench::predict(s)?;

@@ -2,11 +2,11 @@
 
 use super::driver::{self, Operands, Rates, Rows};
 use super::formats::{self, Draw};
-use super::{computed, reference};
+use super::{CONTEXT, computed, reference};
 use crate::verify::Case;
 use mvp::{
     Array, Beat, Code, Column, Config, Conv, ConvJob, Job, Layout, Output, PatchFeeder, Processor, RowInfo, Sums,
-    finish, gemm_cycles, gemm_cycles_no_overlap,
+    finish, gemm_cycles_no_overlap,
 };
 use rand::RngExt;
 
@@ -132,8 +132,12 @@ pub(super) fn conv(case: &mut Case) -> anyhow::Result<()> {
         let padding = x_zero as Code;
         let mut patches = Patches { config, conv: &conv, job: &job, image: &image, padding, feeder, row: Vec::new() };
         let mut processor = Processor::<Array>::new(config);
-        let run = driver::run_rows(&mut processor, job.job, &operands, Some(&mut patches), rates, &mut case.rng, ())?;
-        case.equal("cycles", gemm_cycles(config, job.job), run.counters.unstalled());
+        let mut probe = case.probe("mvp", CONTEXT)?;
+        let run =
+            driver::run_rows(&mut processor, job.job, &operands, Some(&mut patches), rates, &mut case.rng, &mut probe);
+        probe.finish()?;
+        let run = run?;
+        driver::check_edges(case, config, job.job, rates, run.counters);
         cycles += run.counters.unstalled();
         // The sums against the exact core on patches by the definition.
         let n = job.job.n;

@@ -1,7 +1,7 @@
 //! Drives a clocked processor through one job: feeds its streams, takes its results, watches its ports.
 
-use crate::wave::Tracer;
-use anyhow::{bail, ensure};
+use crate::{verify::Case, wave::Tracer};
+use anyhow::ensure;
 use mvp::{Beat, Code, Config, Counters, Job, OutRow, Processor, ProcessorIn, SystolicArray, Tile};
 use rand::RngExt;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -207,11 +207,36 @@ impl<'a> Beats<'a> {
     }
 }
 
+/// What a consumer that was not ready must find unchanged on the next edge.
+#[derive(Default)]
+pub struct Held<T>(Option<T>);
+
+impl<T: Clone + PartialEq> Held<T> {
+    /// Looks at one edge of the stream called `name`.
+    ///
+    /// # Errors
+    /// The breach, as the tracer has it.
+    pub fn look(
+        &mut self,
+        name: &str,
+        stream: Stream<&T>,
+        ready: bool,
+        cycle: u64,
+        tracer: &mut impl Tracer,
+    ) -> anyhow::Result<()> {
+        if self.0.as_ref().is_some_and(|held| !stream.valid || stream.data != held) {
+            tracer.breach(&format_args!("{name} stable: changed or withdrawn while not ready in cycle {cycle}"))?;
+        }
+        self.0 = (stream.valid && !ready).then(|| stream.data.clone());
+        Ok(())
+    }
+}
+
 /// Puts arriving rows where they belong and holds the port to its rules.
 struct Collector {
     order: Vec<(usize, usize)>,
     received: usize,
-    held: Option<OutRow>,
+    held: Held<OutRow>,
     finished: Finished,
 }
 
@@ -231,34 +256,72 @@ impl Collector {
             counters: Counters::default(),
             overflow: false,
         };
-        Self { order, received: 0, held: None, finished: blank }
+        Self { order, received: 0, held: Held::default(), finished: blank }
     }
 
-    fn take(&mut self, job: Job, cols: usize, y: Stream<&OutRow>, ready: bool, cycle: u64) -> anyhow::Result<()> {
-        if let Some(held) = &self.held {
-            ensure!(
-                y.valid && y.data == held,
-                "cycle {cycle}: a row on offer changed or was withdrawn while not ready"
-            );
-        }
-        self.held = (y.valid && !ready).then(|| y.data.clone());
+    fn take(
+        &mut self,
+        (job, cols, sums): (Job, usize, bool),
+        y: Stream<&OutRow>,
+        ready: bool,
+        cycle: u64,
+        tracer: &mut impl Tracer,
+    ) -> anyhow::Result<()> {
+        self.held.look("row", y, ready, cycle, tracer)?;
         if !y.fires(ready) {
             return Ok(());
         }
-        let Some(&(m, n)) = self.order.get(self.received) else { bail!("cycle {cycle}: a row after the last") };
+        let Some(&(m, n)) = self.order.get(self.received) else {
+            return tracer.breach(&format_args!("row count: one after the last in cycle {cycle}"));
+        };
         let lanes = cols.min(job.n - n);
-        ensure!(usize::from(y.data.lanes) == lanes, "cycle {cycle}: {} lanes, not {lanes}", y.data.lanes);
+        tracer.output(cycle, &(y.data.lanes, y.data.end, &y.data.values[..lanes], sums.then_some(y.data.side)));
+        if usize::from(y.data.lanes) != lanes {
+            tracer.breach(&format_args!("row lanes: {}, not {lanes}, in cycle {cycle}", y.data.lanes))?;
+        }
         self.received += 1;
-        ensure!(
-            y.data.end == (self.received == self.order.len()),
-            "cycle {cycle}: the end flag stands on the wrong row"
-        );
+        if y.data.end != (self.received == self.order.len()) {
+            tracer.breach(&format_args!("row end: the flag stands on the wrong row in cycle {cycle}"))?;
+        }
         let at = m * job.n + n..m * job.n + n + lanes;
         self.finished.y[at.clone()].copy_from_slice(&y.data.values[..lanes]);
         self.finished.cycle_of[at].fill(cycle);
         self.finished.rows.push(y.data.clone());
         Ok(())
     }
+}
+
+/// What rides beside each row of INT32 sums: Σa over all of k, and the row's scale.
+pub fn check_sides(case: &mut Case<'_>, config: Config, job: Job, operands: &Operands, run: &Finished) {
+    if !sums_are_int(config) {
+        return;
+    }
+    let order = Collector::new(config, job).order;
+    let expected = order.iter().map(|&(m, _)| {
+        let sum: i32 = operands.x[m * job.k..(m + 1) * job.k].iter().map(|&x| i32::from(x)).sum();
+        (sum, operands.x_scales.get(m).copied().unwrap_or(1.0))
+    });
+    let expected: Vec<_> = expected.collect();
+    let got: Vec<_> = run.rows.iter().map(|row| (row.side.sum, row.side.scale)).collect();
+    case.equal_slices("row sums and scales", &expected, &got);
+}
+
+/// Every edge of a job has a cause; without stalls they are those of the closed form, and so are their number and the work done.
+pub fn check_edges(case: &mut Case<'_>, config: Config, job: Job, rates: Rates, c: Counters) {
+    let rows: usize = tiles(config, job).iter().map(|t| (job.m - t.block * config.depth).min(config.depth)).sum();
+    let drain = config.rows * config.mac_latency() + config.cols - 1 + config.accumulator_latency();
+    case.equal("cycles", mvp::gemm_cycles(config, job), c.unstalled());
+    case.equal("edges with a row or exposed", c.unstalled(), rows as u64 + c.exposed + c.drain);
+    case.equal("edges of the drain", drain as u64, c.drain);
+    case.equal("multiply-accumulates", (job.m * job.n * job.k) as u64, c.active);
+    if rates == Rates::FULL {
+        case.equal("stalls", (0, 0, 0), (c.starved_x, c.starved_w, c.blocked));
+    }
+}
+
+/// The accumulator adds in INT32, with row sums beside.
+fn sums_are_int(config: Config) -> bool {
+    !config.datapath.is_float() && config.group.is_none()
 }
 
 /// Runs one job from start to the last result.
@@ -297,20 +360,25 @@ pub fn run_rows<'a, A: SystolicArray>(
     let patience = 1_000 + (mvp::gemm_cycles(config, job) as f64 * 20.0 / slowest) as u64;
     let (mut offer_x, mut offer_w) = (false, false);
     for cycle in 0.. {
-        ensure!(cycle < patience, "the job hangs: not done after {patience} cycles");
+        ensure!(cycle < patience, "hang: the job is not done after {patience} cycles");
         tracer.sample(cycle, processor)?;
         // An offer once made stands until it is taken.
         offer_x = xs.left() && (offer_x || rng.random_bool(rates.x));
         offer_w = ws.left() && (offer_w || rng.random_bool(rates.w));
         let ready = rng.random_bool(rates.y);
         let out = processor.out();
-        collector.take(job, config.cols, out.y, ready, cycle)?;
+        collector.take((job, config.cols, sums_are_int(config)), out.y, ready, cycle, &mut tracer)?;
         if let Some(fault) = out.fault {
-            bail!("cycle {cycle}: the accumulator misused its memory: {fault}");
+            tracer.breach(&format_args!("accumulator memory: {fault} in cycle {cycle}"))?;
         }
         if collector.received == collector.order.len() && out.idle {
-            ensure!(!xs.left() && !ws.left(), "done with operands left over");
-            return Ok(Finished { counters: out.counters, overflow: out.overflow, ..collector.finished });
+            if xs.left() || ws.left() {
+                tracer.breach(&"operands left: the job is done without them")?;
+            }
+            tracer.output(cycle, &(out.counters, out.overflow));
+            let done = Finished { counters: out.counters, overflow: out.overflow, ..collector.finished };
+            tracer.rest(processor);
+            return Ok(done);
         }
         let (x_fires, w_fires) = (offer_x && out.x_ready, offer_w && out.w_ready);
         processor.clock(&ProcessorIn {

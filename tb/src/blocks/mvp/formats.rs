@@ -2,7 +2,7 @@
 //! values against FP64 within the bound of the order.
 
 use super::driver::{self, Operands, Rates};
-use super::{computed, reference, trace};
+use super::{CONTEXT, computed, reference};
 use crate::verify::Case;
 use mvp::{Array, Code, Config, Datapath, Job, Processor, gemm_cycles};
 use numeric::fast::Encoder;
@@ -195,9 +195,9 @@ pub(super) fn formats(case: &mut Case) -> anyhow::Result<()> {
 
     let operands = operands(config, job, draw, &mut case.rng);
     let mut processor = Processor::<Array>::new(config);
-    let mut trace = trace(case)?;
-    let run = driver::run(&mut processor, job, &operands, rates, &mut case.rng, trace.as_mut());
-    trace.map(|t| t.finish()).transpose()?;
+    let mut probe = case.probe("mvp", CONTEXT)?;
+    let run = driver::run(&mut processor, job, &operands, rates, &mut case.rng, &mut probe);
+    probe.finish()?;
     let run = run?;
     let expected = reference::product(config, job, &operands);
     if !case.equal_slices("Y", &expected, &run.y)
@@ -205,11 +205,11 @@ pub(super) fn formats(case: &mut Case) -> anyhow::Result<()> {
     {
         case.mismatch_at(run.cycle_of[first]);
     }
+    driver::check_sides(case, config, job, &operands, &run);
     let c = run.counters;
     let engine = computed::product(config, job, &operands)?;
     computed::agree(case, &engine, engine.cycles, &run.y, run.overflow, c);
-    case.equal("cycles", gemm_cycles(config, job), c.unstalled());
-    case.equal("multiply-accumulates", (job.m * job.n * job.k) as u64, c.active);
+    driver::check_edges(case, config, job, rates, c);
     if !grouped && draw == Draw::Near {
         against_f64(case, config, job, &operands, &run.y);
     }

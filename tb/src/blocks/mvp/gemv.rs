@@ -1,13 +1,13 @@
 //! The matrix-vector mode: bits of GEMM and of the exact core, cycles of the closed form, at the corners of K and N, stalled or not.
 
 use super::{
-    computed,
-    driver::{self, Operands, Rates, Source},
+    CONTEXT, computed,
+    driver::{self, Held, Operands, Rates, Source},
     formats::{self, Draw, NAMES},
-    reference, trace,
+    reference,
 };
 use crate::{verify::Case, wave::Tracer};
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use mvp::{
     Array, Beat, Beats, Config, Counters, Gemv, GemvIn, GemvJob, GemvShape, Job, OutRow, Processor, gemv_cycles,
 };
@@ -108,31 +108,35 @@ pub fn run(
         rows: Vec::new(),
         overflow: false,
     };
-    let (mut received, mut held): (usize, Option<OutRow>) = (0, None);
+    let (mut received, mut held) = (0, Held::<OutRow>::default());
     let slowest = rates.x.min(rates.w).min(rates.y);
     let patience = 1_000 + (gemv_cycles(shape, job) as f64 * 20.0 / slowest) as u64;
     let (mut offer_x, mut offer_w) = (false, false);
     for cycle in 0.. {
-        ensure!(cycle < patience, "the job hangs: not done after {patience} cycles");
+        ensure!(cycle < patience, "hang: the job is not done after {patience} cycles");
         tracer.sample(cycle, gemv)?;
         offer_x = x.is_some() && (offer_x || rng.random_bool(rates.x));
         offer_w = w.is_some() && (offer_w || rng.random_bool(rates.w));
         let ready = rng.random_bool(rates.y);
         let out = gemv.out();
         if let Some(fault) = out.fault {
-            bail!("cycle {cycle}: the accumulator misused its memory: {fault}");
+            tracer.breach(&format_args!("accumulator memory: {fault} in cycle {cycle}"))?;
         }
-        if let Some(held) = &held {
-            ensure!(out.y.valid && out.y.data == held, "cycle {cycle}: a row on offer changed or was withdrawn");
-        }
-        held = (out.y.valid && !ready).then(|| out.y.data.clone());
+        held.look("row", out.y, ready, cycle, &mut tracer)?;
         if out.y.fires(ready) {
             let first = received * q;
-            ensure!(first < job.n, "cycle {cycle}: a row after the last");
-            let outputs = q.min(job.n - first);
-            ensure!(usize::from(out.y.data.lanes) == outputs * v, "cycle {cycle}: {} lanes", out.y.data.lanes);
+            if first >= job.n {
+                tracer.breach(&format_args!("row count: one after the last in cycle {cycle}"))?;
+            }
+            let outputs = q.min(job.n.saturating_sub(first));
+            tracer.output(cycle, &(out.y.data.lanes, out.y.data.end, &out.y.data.values[..outputs * v]));
+            if usize::from(out.y.data.lanes) != outputs * v {
+                tracer.breach(&format_args!("row lanes: {} in cycle {cycle}", out.y.data.lanes))?;
+            }
             received += 1;
-            ensure!(out.y.data.end == (received * q >= job.n), "cycle {cycle}: the end flag on the wrong row");
+            if out.y.data.end != (received * q >= job.n) {
+                tracer.breach(&format_args!("row end: the flag stands on the wrong row in cycle {cycle}"))?;
+            }
             for (j, u) in (0..outputs).flat_map(|j| (0..v).map(move |u| (j, u))) {
                 done.y[u * job.n + first + j] = out.y.data.values[j * v + u];
                 done.cycle_of[u * job.n + first + j] = cycle;
@@ -140,8 +144,13 @@ pub fn run(
             done.rows.push(out.y.data.clone());
         }
         if received * q >= job.n && out.idle {
-            ensure!(x.is_none() && w.is_none(), "done with operands left over");
+            if x.is_some() || w.is_some() {
+                tracer.breach(&"operands left: the job is done without them")?;
+            }
+            let row_sums = (!config.datapath.is_float()).then_some(out.row_sums);
+            tracer.output(cycle, &(out.counters, row_sums, out.overflow));
             (done.counters, done.row_sums, done.overflow) = (out.counters, out.row_sums.to_vec(), out.overflow);
+            tracer.rest(gemv);
             return Ok(done);
         }
         let (x_fires, w_fires) = (offer_x && out.x_ready, offer_w && out.w_ready);
@@ -203,9 +212,9 @@ pub(super) fn gemv(case: &mut Case) -> anyhow::Result<()> {
     let product = Job { m: vectors, n: job.n, k: job.k };
     let operands = formats::operands(config, product, draw, &mut case.rng);
     let mut processor = Gemv::new(shape)?;
-    let mut trace = trace(case)?;
-    let run = run(&mut processor, job, &operands, rates, &mut case.rng, trace.as_mut());
-    trace.map(|t| t.finish()).transpose()?;
+    let mut probe = case.probe("mvp", CONTEXT)?;
+    let run = run(&mut processor, job, &operands, rates, &mut case.rng, &mut probe);
+    probe.finish()?;
     let run = run?;
     let expected = reference::product(config, product, &operands);
     if !case.equal_slices("y", &expected, &run.y)
@@ -244,6 +253,7 @@ fn closed_form(case: &mut Case, shape: GemvShape, job: GemvJob, c: Counters) {
     if depth >= a && (beats - 1) % depth + 1 >= a {
         case.equal("cycles of the short form", (1 + beats * tiles + rows * l + a) as u64, c.unstalled());
     }
+    case.equal("edges with a beat or exposed", c.unstalled(), (beats * tiles) as u64 + c.exposed + c.drain);
     case.equal("multiply-accumulates", (shape.vectors * job.n * job.k) as u64, c.active);
 }
 

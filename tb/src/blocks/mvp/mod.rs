@@ -14,10 +14,7 @@ pub mod reference;
 mod scalesim;
 mod utilisation;
 
-use crate::{
-    verify::{Case, Test},
-    wave::{Trace, TraceOptions},
-};
+use crate::verify::Test;
 
 /// The tests of this block.
 pub const TESTS: &[Test] = &[
@@ -44,12 +41,3 @@ pub const TESTS: &[Test] = &[
 
 /// Cycles written before and after the first mismatch.
 const CONTEXT: u64 = 400;
-
-/// The trace that a failing case was asked for: the cycles around its first mismatch, or the beginning.
-fn trace(case: &Case<'_>) -> anyhow::Result<Option<Trace>> {
-    let Some(request) = case.trace_request() else { return Ok(None) };
-    let around = request.around.unwrap_or(CONTEXT);
-    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
-    let options = TraceOptions { window, max_bytes: 64 << 20, ..TraceOptions::default() };
-    Ok(Some(Trace::create(&request.path, "mvp", &options)?))
-}

@@ -2,9 +2,10 @@
 //! their zero points, and ONNX's rule for quantised results.
 
 use super::{
-    driver::{self, Operands, Rates},
+    CONTEXT,
+    driver::{self, Held, Operands, Rates},
     formats::{self, Draw},
-    gemv, trace,
+    gemv,
 };
 use crate::{verify::Case, wave::Tracer};
 use anyhow::ensure;
@@ -247,19 +248,16 @@ fn run(
 ) -> anyhow::Result<(Vec<Vec<u32>>, u64)> {
     let mut results: Vec<Vec<u32>> = works.iter().map(|work| vec![0; work.size]).collect();
     let (mut started, mut row, mut column, mut received, mut finished) = (0, 0, 0, 0, 0);
-    let (mut offer_row, mut offer_column, mut held): (_, _, Option<ResultRow>) = (false, false, None);
+    let (mut offer_row, mut offer_column, mut held) = (false, false, Held::<ResultRow>::default());
     let mut first = None;
     for cycle in 0.. {
-        ensure!(cycle < 1_000 + 400 * rows.len() as u64, "the stage hangs");
+        ensure!(cycle < 1_000 + 400 * rows.len() as u64, "hang: the stage is not done after {cycle} cycles");
         tracer.sample(cycle, stage)?;
         offer_row = row < rows.len() && (offer_row || rng.random_bool(rates.x));
         offer_column = column < columns.len() && (offer_column || rng.random_bool(rates.w));
         let ready = rng.random_bool(rates.y);
         let out = stage.out();
-        if let Some(held) = &held {
-            ensure!(out.y.valid && out.y.data == held, "cycle {cycle}: a result on offer changed or was withdrawn");
-        }
-        held = (out.y.valid && !ready).then(|| out.y.data.clone());
+        held.look("result", out.y, ready, cycle, &mut tracer)?;
         if out.y.fires(ready) {
             let Job { m, n, .. } = works[finished].task.job;
             // The rows come as the processor's: M-blocks, panels, rows of the block.
@@ -270,16 +268,23 @@ fn run(
             let (panel, r) = (within / in_block, block * config.depth + within % in_block);
             let at = r * n + panel * config.cols;
             let lanes = config.cols.min(n - panel * config.cols);
-            ensure!(usize::from(out.y.data.lanes) == lanes, "cycle {cycle}: {} lanes", out.y.data.lanes);
+            tracer.output(cycle, &(out.y.data.lanes, out.y.data.end, &out.y.data.codes[..lanes]));
+            if usize::from(out.y.data.lanes) != lanes {
+                tracer.breach(&format_args!("result lanes: {} in cycle {cycle}", out.y.data.lanes))?;
+            }
             results[finished][at..at + lanes].copy_from_slice(&out.y.data.codes[..lanes]);
             received += 1;
             let end = received == works[finished].rows;
-            ensure!(out.y.data.end == end, "cycle {cycle}: the end flag on the wrong row");
+            if out.y.data.end != end {
+                tracer.breach(&format_args!("result end: the flag stands on the wrong row in cycle {cycle}"))?;
+            }
             if end {
                 (finished, received) = (finished + 1, 0);
             }
         }
         if finished == works.len() {
+            tracer.output(cycle, &out.flags);
+            tracer.rest(stage);
             return Ok((results, cycle - first.unwrap_or(cycle) + 1));
         }
         let start = if out.idle { works.get(started).map(|work| work.task) } else { None };
@@ -341,13 +346,13 @@ pub(super) fn output(case: &mut Case) -> anyhow::Result<()> {
 
     let works = [work(case, config, sums, format, activation)?, work(case, config, sums, format, activation)?];
     let mut stage = OutputStage::new(config);
-    let mut trace = trace(case)?;
+    let mut probe = case.probe("mvp", CONTEXT)?;
     let rows: Vec<&OutRow> = works.iter().flat_map(|work| &work.rows).collect();
     let columns: Vec<&Columns> = works.iter().flat_map(|work| &work.columns).collect();
     let tasks: Vec<Task> =
         works.iter().map(|work| Task { task: work.task, rows: work.rows.len(), size: work.expected.len() }).collect();
-    let run = run(&mut stage, config, &tasks, (&rows, &columns), rates, &mut case.rng, trace.as_mut());
-    trace.map(|t| t.finish()).transpose()?;
+    let run = run(&mut stage, config, &tasks, (&rows, &columns), rates, &mut case.rng, &mut probe);
+    probe.finish()?;
     let (results, cycles) = run?;
     for (work, result) in works.iter().zip(&results) {
         let [expected, got] =

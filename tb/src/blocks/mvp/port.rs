@@ -2,16 +2,16 @@
 //! exact core, the transaction engine and the closed form.
 
 use super::{
-    computed,
-    driver::{Operands, Rates},
+    CONTEXT, computed,
+    driver::{Held, Operands, Rates},
     formats::{self, Draw},
-    gemv, reference, trace,
+    gemv, reference,
 };
 use crate::{verify::Case, wave::Tracer};
-use anyhow::{bail, ensure};
+use anyhow::ensure;
 use mvp::{
-    Beats, Block, Code, Config, Counters, Datapath, GemvJob, GemvShape, Job, PortShape, PortedGemv, PortedGemvIn,
-    Stored, Word, gemv_cycles, gemv_port_cycles, unpack,
+    Beats, Block, Code, Config, Counters, Datapath, GemvJob, GemvShape, Job, OutRow, PortShape, PortedGemv,
+    PortedGemvIn, Stored, Word, gemv_cycles, gemv_port_cycles, unpack,
 };
 use numeric::FloatFormat;
 use rand::{Rng, RngExt};
@@ -190,7 +190,7 @@ fn run(
         .collect();
     let (mut word, mut cycle, mut done) = (0, 0, Vec::new());
     let (nothing, blank) = (Beats::default(), Word(vec![0; shape.bytes]));
-    let (mut offer_x, mut offer_word) = (false, false);
+    let (mut offer_x, mut offer_word, mut held) = (false, false, Held::<OutRow>::default());
     for (i, (job, _, operands)) in jobs.iter().enumerate() {
         let job = *job;
         let xs = gemv::chunks_of_x(shape.gemv, job, operands, rng);
@@ -198,24 +198,39 @@ fn run(
         let mut y = vec![0; v * job.n];
         let patience = cycle + 1_000 + gemv_port_cycles(shape, job) * 30;
         loop {
-            ensure!(cycle < patience, "job {i} hangs");
+            ensure!(cycle < patience, "hang: job {i} is not done after {cycle} cycles");
             tracer.sample(cycle, processor)?;
             offer_x = x < xs.len() && (offer_x || rng.random_bool(rates.x));
             offer_word = word < words.len() && (offer_word || rng.random_bool(rates.w));
             let ready = rng.random_bool(rates.y);
             let out = processor.out();
             if let Some(fault) = out.gemv.fault {
-                bail!("cycle {cycle}: the accumulator misused its memory: {fault}");
+                tracer.breach(&format_args!("accumulator memory: {fault} in cycle {cycle}"))?;
             }
+            held.look("row", out.gemv.y, ready, cycle, &mut tracer)?;
             if started && received * q >= job.n && out.idle {
-                ensure!(x == xs.len(), "done with operands left over");
+                if x != xs.len() {
+                    tracer.breach(&"operands left: the job is done without them")?;
+                }
+                tracer.output(cycle, &(out.gemv.counters, out.gemv.overflow));
                 done.push(Finished { y, counters: out.gemv.counters, overflow: out.gemv.overflow });
                 break;
             }
             if out.gemv.y.fires(ready) {
                 let first = received * q;
-                ensure!(first < job.n, "cycle {cycle}: a row after the last");
-                for (j, u) in (0..q.min(job.n - first)).flat_map(|j| (0..v).map(move |u| (j, u))) {
+                if first >= job.n {
+                    tracer.breach(&format_args!("row count: one after the last in cycle {cycle}"))?;
+                }
+                let outputs = q.min(job.n.saturating_sub(first));
+                let row = out.gemv.y.data;
+                tracer.output(cycle, &(row.lanes, row.end, &row.values[..outputs * v]));
+                if usize::from(row.lanes) != outputs * v {
+                    tracer.breach(&format_args!("row lanes: {} in cycle {cycle}", row.lanes))?;
+                }
+                if row.end != (first + q >= job.n) {
+                    tracer.breach(&format_args!("row end: the flag stands on the wrong row in cycle {cycle}"))?;
+                }
+                for (j, u) in (0..outputs).flat_map(|j| (0..v).map(move |u| (j, u))) {
                     y[u * job.n + first + j] = out.gemv.y.data.values[j * v + u];
                 }
                 received += 1;
@@ -233,7 +248,10 @@ fn run(
             cycle += 1;
         }
     }
-    ensure!(word == words.len(), "{} words left over", words.len() - word);
+    if word != words.len() {
+        tracer.breach(&format_args!("words left: {} of the port's", words.len() - word))?;
+    }
+    tracer.rest(processor);
     Ok(done)
 }
 
@@ -299,9 +317,9 @@ pub(super) fn port(case: &mut Case) -> anyhow::Result<()> {
     let [a, b] = [0, 1].map(|i| operands(shape, jobs[i], &bytes[i], draw, &mut case.rng));
     let work = [(jobs[0], bytes[0].as_slice(), &a), (jobs[1], bytes[1].as_slice(), &b)];
     let mut processor = PortedGemv::new(shape)?;
-    let mut trace = trace(case)?;
-    let runs = run(&mut processor, &work, rates, &mut case.rng, trace.as_mut());
-    trace.map(|t| t.finish()).transpose()?;
+    let mut probe = case.probe("mvp", CONTEXT)?;
+    let runs = run(&mut processor, &work, rates, &mut case.rng, &mut probe);
+    probe.finish()?;
     let runs = runs?;
     for (i, ((job, bytes, operands), run)) in work.iter().zip(&runs).enumerate() {
         let product = Job { m: vectors, n: job.n, k: job.k };

@@ -1,14 +1,14 @@
 //! The main job: every projection of the built-in model on a real prompt, through the clocked array, against golden.
 
 use super::{
+    CONTEXT,
     driver::{self, Operands, Rates},
-    trace,
 };
 use crate::verify::Case;
 use anyhow::{Context, ensure};
 use golden::{Logits, Projected, Projection, Tensor};
 use host::quantize_rows;
-use mvp::{Array, Config, Job, Processor, gemm_cycles};
+use mvp::{Array, Config, Job, Processor};
 use std::sync::OnceLock;
 
 /// 7 projections of 5 layers and the head.
@@ -75,14 +75,14 @@ pub(super) fn projection(case: &mut Case) -> anyhow::Result<()> {
     let w = quantize_rows(record.weight.data(), k);
     let columns: Vec<i8> = (0..k * n).map(|i| w.codes[i % n * k + i / n]).collect();
     let mut processor = Processor::<Array>::new(config);
-    let mut trace = trace(case)?;
+    let mut probe = case.probe("mvp", CONTEXT)?;
     let operands = Operands::int8(&x.codes, &columns);
-    let run = driver::run(&mut processor, job, &operands, Rates::FULL, &mut case.rng, trace.as_mut());
-    trace.map(|t| t.finish()).transpose()?;
+    let run = driver::run(&mut processor, job, &operands, Rates::FULL, &mut case.rng, &mut probe);
+    probe.finish()?;
     let run = run?;
     case.cycles(run.counters.cycles);
-    case.equal("cycles", gemm_cycles(config, job), run.counters.cycles);
-    case.equal("multiply-accumulates", (TOKENS * n * k) as u64, run.counters.active);
+    driver::check_sides(case, config, job, &operands, &run);
+    driver::check_edges(case, config, job, Rates::FULL, run.counters);
 
     let expected = golden::matmul_nt_i8(&x.codes, &w.codes, TOKENS, k, n)?;
     let got: Vec<i64> = run.y.iter().map(|&y| y.into()).collect();

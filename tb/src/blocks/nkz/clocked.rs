@@ -2,9 +2,10 @@
 
 use super::sample::{self, MODES, Sample};
 use crate::verify::Case;
-use crate::wave::{Trace, TraceOptions};
+use crate::wave::Tracer;
 use nkz::clocked::{
-    DecodeCommand, Decoder, DecoderIn, EncodeCommand, EncoderIn, TableRam, TileEncoder, decode_edges, encode_edges,
+    DecodeCommand, DecodeStatus, Decoder, DecoderIn, EncodeCommand, EncodeStatus, EncoderIn, TableRam, TileEncoder,
+    decode_edges, encode_edges,
 };
 use nkz::{Cause, Error, Header};
 use rand::RngExt;
@@ -12,6 +13,8 @@ use rtl::{Module, Stream};
 
 /// Edges after which a tile hangs.
 const LIMIT: u64 = 100_000;
+/// Cycles kept on each side of a mismatch in a failing case's waveform.
+const CONTEXT: u64 = 2_000;
 
 /// Whether a port is open on an edge: a fixed pseudo-random pattern of some rate.
 fn open(seed: u64, rate: u64, edge: u64) -> bool {
@@ -22,21 +25,6 @@ fn open(seed: u64, rate: u64, edge: u64) -> bool {
 fn stalls(case: &mut Case) -> [(u64, u64); 4] {
     let directed = case.random.is_none();
     std::array::from_fn(|_| (case.rng.random(), if directed { 8 } else { case.rng.random_range(1..=8) }))
-}
-
-/// Cycles written before and after the first wrong one.
-const CONTEXT: u64 = 1000;
-
-/// The waveform that a failing case was asked for.
-fn trace(case: &Case) -> anyhow::Result<Option<Trace>> {
-    let Some(request) = case.trace_request() else { return Ok(None) };
-    let around = request.around.unwrap_or(CONTEXT);
-    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
-    Ok(Some(Trace::create(
-        &request.path,
-        "nkz",
-        &TraceOptions { window, max_bytes: 64 << 20, ..TraceOptions::default() },
-    )?))
 }
 
 pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
@@ -52,11 +40,10 @@ pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
     let (address, width) = (s.address, s.width as u8);
     let order = EncodeCommand { address, width, tokens: tokens as u8, mode, table: Some(0) };
     let (mut stored, mut token, mut edge, mut accepted) = (Vec::new(), 0, 0, false);
-    let mut trace = trace(case)?;
+    let (mut indices, mut ends) = (Vec::new(), Vec::new());
+    let mut probe = case.probe("encoder", CONTEXT)?;
     loop {
-        if let Some(trace) = &mut trace {
-            trace.sample(edge, &mut engine)?;
-        }
+        probe.sample(edge, &mut engine)?;
         let mut lanes = [0x7fff; 64];
         if let Some(values) = s.values.get(token * s.width..(token + 1) * s.width) {
             lanes[..s.width].copy_from_slice(values);
@@ -74,19 +61,30 @@ pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
             let index = usize::from(out.word.data.index);
             stored.resize(stored.len().max(index + 1), 0);
             stored[index] = out.word.data.data;
+            indices.push(index);
+            probe.output(edge, out.word.data);
         }
         let ended = out.status.fires(i.status_ready);
+        if ended {
+            probe.output(edge, &out.status.data);
+            ends.push(out.status.data);
+        }
         engine.clock(&i);
         if ended || edge > LIMIT {
             break;
         }
         edge += 1;
     }
-    trace.map(Trace::finish).transpose()?;
+    probe.rest(&mut engine);
+    probe.finish()?;
     let mut bytes = Vec::new();
     let done = super::encode(&s, mode, &mut bytes)?;
     let got: Vec<u8> = stored.iter().flat_map(|w| w.to_le_bytes()).collect();
-    case.equal_slices(format_args!("{mode:?}"), &bytes, &got);
+    case.equal_slices("stored bytes", &bytes, &got);
+    let expected = EncodeStatus { address, format: done.header.format, words: (bytes.len() / 8) as u16 };
+    case.equal_slices("status", &[expected], &ends);
+    indices.sort_unstable();
+    case.equal_slices("words stored once", &(0..bytes.len() / 8).collect::<Vec<_>>(), &indices);
     let edges = encode_edges(&done, s.width, mode, None, (command, row), (word, status));
     if !case.equal("edge of the status", edges.status, edge) {
         case.mismatch_at(edge);
@@ -121,11 +119,10 @@ pub(super) fn decoder(case: &mut Case) -> anyhow::Result<()> {
     let mut engine = Decoder::new(tables, depth);
     let (mut commands, mut loaded, mut edge, mut ends) = (0, 0, 0u64, Vec::new());
     let mut rows: Vec<Vec<u16>> = samples.iter().map(|s| vec![0; 32 * s.width]).collect();
-    let mut trace = trace(case)?;
+    let mut places = vec![Vec::new(); samples.len()];
+    let mut probe = case.probe("decoder", CONTEXT)?;
     while ends.len() < tiles.len() && edge < LIMIT {
-        if let Some(trace) = &mut trace {
-            trace.sample(edge, &mut engine)?;
-        }
+        probe.sample(edge, &mut engine)?;
         let order = samples.get(commands).map_or_else(DecodeCommand::default, |s| DecodeCommand {
             address: s.address,
             width: s.width as u8,
@@ -143,35 +140,44 @@ pub(super) fn decoder(case: &mut Case) -> anyhow::Result<()> {
         let out = engine.out();
         if out.row.fires(i.row_ready) {
             let (n, beat) = (ends.len(), out.row.data);
+            places[n].push((beat.token, beat.group, beat.count));
             let at = usize::from(beat.token) * samples[n].width + 8 * usize::from(beat.group);
             let count = usize::from(beat.count);
             rows[n][at..at + count].copy_from_slice(&beat.values[..count]);
+            probe.output(edge, &(beat.token, beat.group, &beat.values[..count]));
         }
         loaded += 8 * usize::from(i.word.fires(out.word_ready));
         if i.command.fires(out.command_ready) {
             (commands, loaded) = (commands + 1, 0);
         }
         if out.status.fires(i.status_ready) {
+            probe.output(edge, &out.status.data);
             ends.push((out.status.data, edge));
         }
         engine.clock(&i);
         edge += 1;
     }
-    trace.map(Trace::finish).transpose()?;
+    probe.rest(&mut engine);
+    probe.finish()?;
     case.cycles(edge);
     case.equal("tiles ended", tiles.len(), ends.len());
     let mut history = Vec::new();
     for (n, (ended, at)) in ends.into_iter().enumerate() {
         let (s, bytes) = (&samples[n], &tiles[n]);
         let mut expected = vec![0; 32 * s.width];
-        let cause = match super::slot(s).decode(bytes, &mut expected) {
-            Ok(_) => None,
-            Err(Error::Corrupt(c)) => Some(c.cause),
+        let (cause, overflow) = match super::slot(s).decode(bytes, &mut expected) {
+            Ok(decoded) => (None, decoded.overflow),
+            Err(Error::Corrupt(c)) => (Some(c.cause), None),
             Err(other) => return Err(other.into()),
         };
-        case.equal("cause", cause, ended.cause);
+        case.equal("status", DecodeStatus { address: s.address, cause, overflow }, ended);
         if cause.is_none() {
             case.equal_slices("values", &expected, &rows[n]);
+            let beat = 8 * depth;
+            let tokens = if overflow.is_some() { 0 } else { s.values.len() / s.width };
+            let order = (0..tokens).flat_map(|t| (0..s.width).step_by(beat).map(move |c| (t, c)));
+            let order: Vec<_> = order.map(|(t, c)| (t as u8, (c / 8) as u8, beat.min(s.width - c) as u8)).collect();
+            case.equal_slices("places of the rows", &order, &places[n]);
         }
         let header = Header::unpack(bytes[..8].iter().rev().fold(0, |w, &b| w << 8 | u64::from(b)));
         let late = matches!(cause, Some(Cause::Lane | Cause::State | Cause::Padding));

@@ -2,7 +2,7 @@
 
 use super::stimulus;
 use crate::verify::Case;
-use crate::wave::{Trace, TraceOptions};
+use crate::wave::Tracer;
 use numeric::{Flags, Mac, MacConfig, MacIn, MacOut, fma};
 use rand::RngExt;
 use rtl::{Image, Module};
@@ -11,15 +11,6 @@ use std::collections::VecDeque;
 const CYCLES: u64 = 3_000;
 /// Cycles kept on each side of a mismatch in a failing case's waveform.
 const CONTEXT: u64 = 200;
-
-/// The trace that a failing case was asked for.
-fn trace(case: &Case) -> anyhow::Result<Option<Trace>> {
-    let Some(request) = case.trace_request() else { return Ok(None) };
-    let around = request.around.unwrap_or(CONTEXT);
-    let window = around.saturating_sub(CONTEXT)..around + CONTEXT;
-    let options = TraceOptions { window, ..TraceOptions::default() };
-    Ok(Some(Trace::create(&request.path, "mac", &options)?))
-}
 
 /// Test: operands, bubbles, stalls and resets in any cycle; every result against the core, in order, on its cycle.
 pub(super) fn mac_pipeline(case: &mut Case) -> anyhow::Result<()> {
@@ -34,17 +25,18 @@ pub(super) fn mac_pipeline(case: &mut Case) -> anyhow::Result<()> {
     // What each register holds: the model is a queue of results that moves on enabled edges only.
     let mut queue: VecDeque<MacOut> = vec![MacOut::default(); stages].into();
     let mut stalled = 0;
-    let mut trace = trace(case)?;
+    let mut probe = case.probe("mac", CONTEXT)?;
     for cycle in 0..CYCLES {
-        if let Some(trace) = &mut trace {
-            trace.sample(cycle, &mut mac)?;
-        }
+        probe.sample(cycle, &mut mac)?;
         let want = queue[0];
         let got = mac.out();
+        if got.valid {
+            probe.output(cycle, &got.result);
+        }
         let same = want.valid == got.valid && (!want.valid || want == got);
         if !same {
             case.mismatch_at(cycle);
-            case.differed(format_args!("cycle {cycle}: expected {want:?}, got {got:?}"));
+            case.differed(format_args!("result: cycle {cycle}: expected {want:?}, got {got:?}"));
         }
         case.agreed(1);
         let enable = match stall {
@@ -72,9 +64,8 @@ pub(super) fn mac_pipeline(case: &mut Case) -> anyhow::Result<()> {
             queue.push_back(MacOut { valid, result: numeric::MacResult { value, flags } });
         }
     }
-    if let Some(trace) = trace {
-        trace.finish()?;
-    }
+    probe.rest(&mut mac);
+    probe.finish()?;
     let depth = if stages > 5 { "deeper" } else { ["1", "2", "3", "4", "5"][stages - 1] };
     case.cover("mac", &[("stages", depth), ("stall", stall)]);
     case.cycles(CYCLES);

@@ -1,6 +1,7 @@
 //! Bench of the RTL kernel: each part against a plain model of what it promises.
 
 use crate::verify::{Case, Test};
+use crate::wave::Tracer;
 use rand::RngExt;
 use rtl::{
     AddressGenerator, AddressIn, Fifo, FifoIn, Loops, Module, SkidBuffer, SkidIn, Sram, SramFault, SramIn, SramWrite,
@@ -18,14 +19,19 @@ pub const TESTS: &[Test] = &[
 
 /// Cycles of one stream case.
 const CYCLES: u64 = 2_000;
+/// Cycles kept on each side of a mismatch in a failing case's waveform.
+const CONTEXT: u64 = 200;
 
 fn fifo(case: &mut Case) -> anyhow::Result<()> {
     let depth = case.random.map_or(case.index + 1, |_| case.rng.random_range(1..20));
     let (offer_rate, pop_rate) = (case.rng.random_range(0.1..1.0), case.rng.random_range(0.1..1.0));
     let mut fifo = Fifo::new(depth, 0u32);
     let mut model = VecDeque::new();
+    let mut probe = case.probe("fifo", CONTEXT)?;
     for n in 0..CYCLES as u32 {
+        probe.sample(n.into(), &mut fifo)?;
         let out = fifo.out();
+        probe.output(n.into(), &(out.ready, out.level, out.head.valid.then_some(out.head.data)));
         case.equal("ready", model.len() < depth, out.ready);
         case.equal("level", model.len(), out.level);
         case.equal("head", model.front().copied(), out.head.valid.then_some(*out.head.data));
@@ -56,6 +62,8 @@ fn fifo(case: &mut Case) -> anyhow::Result<()> {
         }
         fifo.clock(&FifoIn { push: Stream { valid: offer, data: &n }, pop });
     }
+    probe.rest(&mut fifo);
+    probe.finish()?;
     case.cycles(CYCLES);
     Ok(())
 }
@@ -67,8 +75,11 @@ fn skid(case: &mut Case) -> anyhow::Result<()> {
     };
     let mut skid = SkidBuffer::new(0u32);
     let (mut sent, mut received) = (0u32, 0u32);
-    for _ in 0..CYCLES {
+    let mut probe = case.probe("skid", CONTEXT)?;
+    for cycle in 0..CYCLES {
+        probe.sample(cycle, &mut skid)?;
         let out = skid.out();
+        probe.output(cycle, &(out.ready, out.head.valid.then_some(out.head.data)));
         let ready = case.rng.random_bool(ready_rate);
         if out.head.fires(ready) {
             case.equal("beat", received, *out.head.data);
@@ -80,6 +91,8 @@ fn skid(case: &mut Case) -> anyhow::Result<()> {
         skid.clock(&SkidIn { push: Stream { valid: offer, data: &sent }, ready });
         sent += u32::from(takes);
     }
+    probe.rest(&mut skid);
+    probe.finish()?;
     if case.random.is_none() {
         case.equal("beats at full rate", CYCLES as u32 - 1, received);
     }
@@ -92,7 +105,9 @@ fn sram(case: &mut Case) -> anyhow::Result<()> {
     let (depth, lanes) = (case.rng.random_range(1..20), case.rng.random_range(1..4));
     let mut sram = Sram::<i32>::new(depth, lanes, mode);
     let mut model: Vec<Option<Vec<i32>>> = vec![None; depth];
-    for _ in 0..CYCLES {
+    let mut probe = case.probe("sram", CONTEXT)?;
+    for cycle in 0..CYCLES {
+        probe.sample(cycle, &mut sram)?;
         let read = case.rng.random_range(0..depth);
         let write = case.rng.random_range(0..depth);
         let data: Vec<i32> = (0..lanes).map(|_| case.rng.random()).collect();
@@ -100,12 +115,15 @@ fn sram(case: &mut Case) -> anyhow::Result<()> {
         model[write] = Some(data.clone());
         let expected = if mode == WriteMode::ReadFirst { before } else { model[read].clone() };
         sram.clock(&SramIn { read: Some(read), write: Some(SramWrite { address: write, data: &data }) });
+        probe.output(cycle, &(sram.out().fault, expected.is_some().then_some(sram.out().data)));
         match expected {
             Some(word) => case.equal_slices("word", &word, sram.out().data),
             None => case.equal("fault", Some(SramFault::Uninitialised { address: read }), sram.out().fault),
         };
         sram.reset(); // clears the fault, keeps the contents
     }
+    probe.rest(&mut sram);
+    probe.finish()?;
     case.cycles(CYCLES);
     Ok(())
 }
@@ -129,18 +147,27 @@ fn address(case: &mut Case) -> anyhow::Result<()> {
     let mut generator = AddressGenerator::<4>::default();
     generator.clock(&AddressIn { start: Some(&loops), step: false });
     let [a, b, c, d] = loops.counts.map(i64::from);
+    let mut probe = case.probe("address", CONTEXT)?;
+    let mut cycle = 0;
     for n in 0..a * b * c * d {
         let index = [n / (b * c * d), n / (c * d) % b, n / d % c, n % d];
         let expected = loops.base + index.iter().zip(loops.strides).map(|(i, s)| i * s).sum::<i64>();
         while case.rng.random_bool(0.2) {
+            probe.sample(cycle, &mut generator)?;
             generator.clock(&AddressIn { start: None, step: false });
+            cycle += 1;
         }
+        probe.sample(cycle, &mut generator)?;
         let out = generator.out();
+        probe.output(cycle, &(out.valid.then_some((out.address, out.index, out.last))));
+        cycle += 1;
         case.equal("address", (true, expected), (out.valid, out.address));
         case.equal("index", index.map(|i| i as u32), out.index);
         case.equal("done", n + 1 == a * b * c * d, out.done());
         generator.clock(&AddressIn { start: None, step: true });
     }
     case.check(!generator.out().valid, "an address stands after the last");
+    probe.rest(&mut generator);
+    probe.finish()?;
     Ok(())
 }

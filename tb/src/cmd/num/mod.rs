@@ -12,14 +12,21 @@ use numeric::{
 };
 use serde_json::{Value, json};
 use show::Shown;
-use std::process::ExitCode;
+use std::{ffi::OsString, process::ExitCode};
 
 /// Calculates with codes, bit by bit: the bits, the exact value and the flags raised.
 ///
 /// FORMAT is int4, int8, uint8, int32, mxint8, e2m1, e2m3, e3m2, e4m3, e5m2, e8m0, bf16, fp16, fp32, or
 /// ffp8:s,e,f,bias for a flexible 8-bit float. A value is a code (0x3c) or a number (1.5, -2e-3, 0x1.8p3, inf, nan),
-/// which is rounded once, to nearest even, into its format. Put `--` before -inf and -0x1p3.
+/// which is rounded once, to nearest even, into its format.
 #[derive(clap::Args, Debug)]
+#[command(after_help = "\
+EXAMPLES
+  magpie num decode e4m3 0x7e -2e-3                          a code; a number rounded into a code
+  magpie num convert --from fp32 --to e4m3 --overflow ieee 464 464.1
+  magpie num fma --format bf16 --steps 1.5 -2 0x40400000     with what each pipeline register holds
+  magpie num requant --scale 0.0025 --zero-point 3 5000 -70000
+  magpie num choose 0.1 -0.7 2.5                             the FFP8 format that fits best")]
 pub struct Args {
     #[command(subcommand)]
     command: Command,
@@ -82,6 +89,12 @@ enum Command {
         c: String,
     },
     /// An INT32 accumulator to a narrow integer: by an FP32 scale (ONNX's rule), or by multiplier and shift (gemmlowp's)
+    #[command(after_help = "\
+EXAMPLES
+  magpie num requant --scale 0.0025 5000 -70000              ONNX: FP32 product, half to even
+  magpie num requant --scale 0.0025 --fixed 5000             the same scale by gemmlowp's rule
+  magpie num requant --multiplier 1374389535 --shift -8 5000 multiplier / 2^31 x 2^shift
+  magpie num requant --scale 0.0025 --zero-point 128 --to uint8 5000")]
     Requant {
         /// FP32 scale, a code or a number
         #[arg(long, conflicts_with_all = ["multiplier", "shift"], allow_negative_numbers = true)]
@@ -138,6 +151,22 @@ enum Round {
 enum OverflowRule {
     Sat,
     Ieee,
+}
+
+/// Lets `-2e-3`, `-0x1p3` and `-inf` pass as values, which the command-line parser takes for options: they get a leading blank, which
+/// [`real::code`] ignores.
+pub fn shield_negative_numbers(words: impl Iterator<Item = OsString>) -> impl Iterator<Item = OsString> {
+    let shield = |word: OsString| match word.to_str() {
+        Some(text)
+            if text.starts_with('-')
+                && text.parse::<i32>().is_err()
+                && real::real(&text.to_ascii_lowercase()).is_ok() =>
+        {
+            format!(" {text}").into()
+        }
+        _ => word,
+    };
+    words.map(shield)
 }
 
 /// Results on their way out: lines, and the same as JSON.
@@ -371,7 +400,8 @@ mod tests {
     }
 
     fn lines(words: &str) -> anyhow::Result<String> {
-        let cli = Cli::try_parse_from(std::iter::once("num").chain(words.split(' ')))?;
+        let words = std::iter::once("num").chain(words.split(' ')).map(OsString::from);
+        let cli = Cli::try_parse_from(shield_negative_numbers(words))?;
         Ok(compute(&cli.num.command)?.lines.join("\n"))
     }
 
@@ -380,8 +410,18 @@ mod tests {
         let text = lines("convert --from fp32 --to e4m3 --overflow ieee -- 464 464.1 -inf").unwrap();
         assert!(text.contains("→ e4m3 0x7e  [0 1111 110]  normal  = 448 = 0x1.cp+8  flags: inexact"), "{text}");
         assert!(text.contains("→ e4m3 0x7f  [0 1111 111]  NaN  = nan = nan  flags: overflow inexact"), "{text}");
+        let text = lines("convert --from fp32 --to e4m3 -inf").unwrap();
+        assert!(text.contains("e4m3 0xfe"), "{text}");
         let text = lines("convert --from fp32 --to e4m3 1e9 -1e9").unwrap();
         assert!(text.contains("e4m3 0x7e") && text.contains("e4m3 0xfe"), "{text}");
+    }
+
+    #[test]
+    fn negative_numbers_of_every_notation_are_values() {
+        let text = lines("decode e4m3 -2e-3 -0x1p-3 -3 -inf --json").unwrap();
+        let codes: Vec<_> = text.lines().map(|l| l.split(' ').nth(1).unwrap()).collect();
+        assert_eq!(codes, ["0x81", "0xa0", "0xc4", "0xfe"]);
+        assert!(lines("decode e4m3 1 --jsn").is_err());
     }
 
     #[test]

@@ -14,7 +14,7 @@ const MAX_LENGTH: usize = 1_000;
 /// Text that is neither, and codes that the format does not have.
 pub(super) fn code(format: Format, text: &str) -> anyhow::Result<(u32, Flags)> {
     let mut flags = Flags::NONE;
-    let lower = text.to_ascii_lowercase();
+    let lower = text.trim().to_ascii_lowercase();
     if let Some(digits) = lower.strip_prefix("0x")
         && !lower.contains('p')
     {

@@ -2,8 +2,7 @@
 
 use super::{Engine, Setup, Tally};
 use crate::npy::Npy;
-use crate::verify::{TABLE, grouped};
-use comfy_table::{CellAlignment, Table};
+use crate::verify::{grouped, shown, table};
 use numeric::{Flags, Format};
 use std::process::ExitCode;
 
@@ -65,14 +64,7 @@ impl Shown {
 
     fn text(&self, setup: &Setup<'_>) -> String {
         let (c, config) = (self.tally.counters, setup.config);
-        let mut table = Table::new();
-        table.load_style(TABLE);
-        table.set_header(["edges", "number", "share"]);
-        for column in 1..3 {
-            if let Some(column) = table.column_mut(column) {
-                column.set_cell_alignment(CellAlignment::Right);
-            }
-        }
+        let mut table = table(&["edges", "number", "share"]);
         for (name, edges) in [
             (self.feeds, self.rows()),
             ("exposed: weights come first", c.exposed),
@@ -88,12 +80,13 @@ impl Shown {
         let jobs =
             if self.tally.jobs == 1 { String::new() } else { format!(", {} jobs", grouped(self.tally.jobs as u64)) };
         let mut text = format!(
-            "{}, {} on {}x{}, {}{jobs}\n{table}\n",
+            "{}, {} on {}x{}, {}{jobs}\n{}",
             self.title,
             config.datapath,
             config.rows,
             config.cols,
-            self.engine(setup)
+            self.engine(setup),
+            shown(&table)
         );
         text += &format!(
             "{} multiply-accumulates: utilisation {:.2} %\n",
