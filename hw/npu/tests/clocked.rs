@@ -236,7 +236,7 @@ fn program(steps: &[Step], setup: &KvSetup) -> Vec<Command> {
         let engine = [0, 3, 3, 1, 2][kind as usize];
         let mine = |t: usize| t % 4 == engine && tokens[t] > 0 && pick & 3 != 0;
         let wait = (0..24).map(|t| (t + pick as usize) % 24).find(|t| mine(*t)).map_or(0, |t| 1u32 << t);
-        let signal = if signals { 1u32 << (pick >> 8 & 31) % 24 } else { 0 };
+        let signal = if signals { 1u32 << (((pick >> 8) & 31) % 24) } else { 0 };
         if kind != 2 {
             (0..24).for_each(|t| {
                 tokens[t] -= wait >> t & 1;

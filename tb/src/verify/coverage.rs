@@ -16,10 +16,13 @@ pub struct Coverage {
     unknown: BTreeSet<String>,
 }
 
+/// Bins of a group and how often each was hit.
+type Hits = Vec<(Bin, u64)>;
+
 /// The same as lists, for files.
 #[derive(serde::Serialize, serde::Deserialize)]
 struct Flat {
-    hits: Vec<(String, String, Vec<(Bin, u64)>)>,
+    hits: Vec<(String, String, Hits)>,
     unknown: BTreeSet<String>,
 }
 

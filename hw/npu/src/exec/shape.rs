@@ -90,7 +90,7 @@ impl MatmulShape {
         Job { m, n, k }.checked()?;
         let vectors = vectors(p, &processor)?;
         let groups = processor.group.map_or(1, |group| k.div_ceil(group));
-        let outputs = if vectors == 0 { 1 } else { processor.cols / vectors };
+        let outputs = processor.cols.checked_div(vectors).unwrap_or(1);
         Ok(Self { command: *p, config: processor, m, n, k, x_width, groups, chunks: processor.k_tiles(k), outputs })
     }
 
