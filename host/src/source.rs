@@ -50,6 +50,11 @@ impl Source {
         Self { llm, gguf: None }
     }
 
+    /// Gives the file's bytes back: no format as stored will be asked for.
+    pub fn forget_blocks(&mut self) {
+        self.gguf = None;
+    }
+
     /// The model in f32, with its tokenizer.
     pub fn llm(&self) -> &Llm {
         &self.llm

@@ -99,7 +99,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.batch.is_some() && args.prompt.len() != 1 {
         bail!("--batch repeats a single --prompt");
     }
-    let source = source(&args.model)?;
+    let mut source = source(&args.model)?;
+    if !matches!(args.format, host::Format::Stored(_)) {
+        source.forget_blocks();
+    }
     let prompts = prompts(args, &source)?;
     let mut session = session(args, &source, prompts.len())?;
     if args.timeline.is_some() || args.listing.is_some() {

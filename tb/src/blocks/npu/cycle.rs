@@ -44,7 +44,7 @@ fn model(rng: impl Rng, head_dim: usize) -> anyhow::Result<Source> {
         ..builtin.model.config().clone()
     };
     let weights = Weights::load(&config, &Noise(RefCell::new(rng)))?;
-    Ok(Source::from_llm(Llm { model: Model::new(config, weights), ..builtin }))
+    Ok(Source::from_llm(Llm { name: "noise".into(), model: Model::new(config, weights), ..builtin }))
 }
 
 /// Formats and caches of the directed cases.
