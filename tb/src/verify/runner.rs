@@ -439,7 +439,7 @@ mod tests {
         let result = run(&plans, &[GOOD, PANICS], &only(5), &Silent);
         assert!(result.passed() && result.points().count() == 1);
         let none = run(&plans, &[GOOD, PANICS], &only(99), &Silent);
-        assert_eq!(none.faults, ["no selected test has a case 99: they have up to 10, counted from 0"]);
+        assert_eq!(none.faults, ["no selected test has a case 99: they have up to 9, counted from 0"]);
     }
 
     #[test]
