@@ -33,6 +33,8 @@ enum Command {
 }
 
 fn main() -> ExitCode {
+    // A reader that has seen enough (`| head`) ends the command quietly.
+    sigpipe::reset();
     let words: Vec<_> = std::env::args_os().collect();
     let cli = match words.get(1) {
         Some(command) if command == "num" => Cli::parse_from(cmd::num::shield_negative_numbers(words.into_iter())),
