@@ -40,7 +40,7 @@ impl DecodeTable {
     pub fn decode_slice(&self, codes: &[u8], values: &mut [f32]) -> Result<(), NumericError> {
         same_length(codes.len(), values.len())?;
         match self.narrow {
-            Some(narrow) => dispatch(Decode { codes, values, decode: |code| narrow.value(code) }),
+            Some(narrow) => dispatch(Decode { codes, values, decode: move |code| narrow.value(code) }),
             None => dispatch(Decode { codes, values, decode: |code| self.value(code) }),
         }
         Ok(())
