@@ -22,11 +22,15 @@ pub(super) struct Hot {
     magnitude: u32,
     /// A magnitude past every finite number, to which larger ones are cut.
     beyond: u32,
+    /// What the largest code that is given stands for: cutting magnitudes to it caps their codes.
+    limit: u32,
     /// The smallest normal number.
     min_normal: u32,
     /// 23 − f, and the same in FP32's exponent field.
     drop: u32,
     lift: u32,
+    /// What the exponent of a subnormal number's sum adds to its code.
+    offset: u32,
     /// The smallest magnitude that is not tiny after rounding.
     not_tiny: u32,
     /// Code of the largest finite number, and the largest code that is given.
@@ -39,37 +43,51 @@ pub(super) struct Hot {
 }
 
 impl Hot {
-    /// `None` where the magic numbers would leave FP32, and without a fraction, where the sum's last bit is not the
-    /// code's.
+    /// `None` where the magic numbers would leave FP32; without a fraction, where the sum's last bit is not the
+    /// code's; and with one of more than 10 bits.
     pub(super) fn new(format: FloatFormat, mode: Mode, not_tiny: u32) -> Option<Hot> {
         let frac = format.frac_bits() as i32;
         // The exponent of the number past the largest finite one, were there one more code.
         let codes = format.max_finite() as i32 + 1;
         let past = if format.exp_bits() == 0 { format.emin() } else { format.emin() - 1 + (codes >> frac) };
         let same_exponents = format.exp_bits() == 8 && format.bias() == 127;
-        if past + 1 + 23 - frac > 127 && !same_exponents || frac == 0 {
+        // The significand must fit below the sum's exponent once that is moved down.
+        let fits = (1..=10).contains(&frac);
+        if past + 1 + 23 - frac > 127 && !same_exponents || !fits {
             return None;
         }
         let power = |exponent: i32| ((exponent + 127) as u32) << 23;
         // Own overflow ends one code past the largest finite number: infinity, or E4M3's NaN.
         let own = mode == Mode { rounding: Rounding::NearestEven, overflow: Overflow::Own };
         let has_next = format.canonical_nan().is_some();
+        let cap = format.max_finite() + (own && has_next) as u32;
+        let limit = match (cap >> frac) as i32 {
+            _ if same_exponents => cap << (23 - frac),
+            binade if binade == 0 || format.exp_bits() == 0 => {
+                ((f64::from(cap) * 2f64.powi(format.emin() - frac)) as f32).to_bits()
+            }
+            binade => power(format.emin() - 1 + binade) | (cap & ((1 << frac) - 1)) << (23 - frac),
+        };
+        let (drop, lift) = (23 - format.frac_bits(), (23 - format.frac_bits()) << 23);
         Some(Hot {
             magnitude: if format.signed() { 0x7fff_ffff } else { u32::MAX },
-            beyond: power((past + 1).min(127)),
+            beyond: if same_exponents { INFINITY } else { power(past + 1) },
+            limit,
             min_normal: power(format.emin()),
-            drop: 23 - format.frac_bits(),
-            lift: (23 - format.frac_bits()) << 23,
+            drop,
+            lift,
+            offset: (power(format.emin()) + lift) >> drop,
             not_tiny,
             max_finite: format.max_finite(),
-            cap: format.max_finite() + (own && has_next) as u32,
+            cap,
             sign: format.sign_mask(),
             sign_drop: 32 - format.width(),
             same_exponents,
         })
     }
 
-    /// The magnitude's code before it is capped, and the value that it stands for.
+    /// The magnitude's code before it is capped, and the value that it stands for; any number for a magnitude past
+    /// `beyond`.
     #[inline(always)]
     fn code<const TOWARD_ZERO: bool, const SAME_EXPONENTS: bool>(&self, magnitude: u32) -> (u32, f32) {
         if SAME_EXPONENTS {
@@ -77,14 +95,14 @@ impl Hot {
             let code = (magnitude + half) >> self.drop;
             return (code, f32::from_bits(code << self.drop));
         }
-        let magnitude = magnitude.min(self.beyond);
         let exponent = (magnitude & INFINITY).max(self.min_normal);
-        let magic = exponent + self.lift;
-        let sum = f32::from_bits(magnitude) + f32::from_bits(magic);
-        let back = sum - f32::from_bits(magic);
-        let code = (sum.to_bits() - magic) + ((exponent - self.min_normal) >> self.drop);
+        let magic = f32::from_bits(exponent + self.lift);
+        let sum = f32::from_bits(magnitude) + magic;
+        let back = sum - magic;
+        let significand = sum.to_bits() & 0x007f_ffff;
+        let code = (sum.to_bits() >> self.drop).wrapping_add(significand).wrapping_sub(self.offset);
         let too_far = TOWARD_ZERO & (back > f32::from_bits(magnitude));
-        (code - too_far as u32, back)
+        (code.wrapping_sub(too_far as u32), back)
     }
 
     /// E4M3's own overflow is a NaN, and a NaN has no sign here.
@@ -124,7 +142,9 @@ impl<T: CodeWord, const TOWARD_ZERO: bool> Encode<'_, T, TOWARD_ZERO> {
             } else {
                 convert::<T, TOWARD_ZERO, SAME_EXPONENTS, false>(&hot, values, codes)
             };
-            let over = seen.largest_code > hot.max_finite;
+            // Codes grow with the magnitude, so the largest one tells of overflow.
+            let (largest_code, _) = hot.code::<TOWARD_ZERO, SAME_EXPONENTS>(seen.largest.min(hot.beyond));
+            let over = largest_code > hot.max_finite;
             if seen.largest >= INFINITY || over && !signed_overflow {
                 self.encoder.encode_each(values, codes, self.flags);
                 continue;
@@ -144,8 +164,6 @@ impl<T: CodeWord, const TOWARD_ZERO: bool> Encode<'_, T, TOWARD_ZERO> {
 struct Seen {
     /// Its largest magnitude.
     largest: u32,
-    /// The largest code, before it was capped.
-    largest_code: u32,
     /// The smallest magnitude that is not zero, less one; only looked for on demand.
     smallest_less_one: u32,
 }
@@ -156,7 +174,7 @@ fn convert<T: CodeWord, const TOWARD_ZERO: bool, const SAME_EXPONENTS: bool, con
     values: &[f32],
     codes: &mut [T],
 ) -> Seen {
-    let (mut largest, mut largest_code, mut smallest) = (0, 0, u32::MAX);
+    let (mut largest, mut smallest) = (0, u32::MAX);
     for (value, code) in values.iter().zip(codes) {
         let bits = value.to_bits();
         let magnitude = bits & hot.magnitude;
@@ -164,11 +182,10 @@ fn convert<T: CodeWord, const TOWARD_ZERO: bool, const SAME_EXPONENTS: bool, con
         if SMALLEST {
             smallest = smallest.min(magnitude.wrapping_sub(1));
         }
-        let (uncapped, _) = hot.code::<TOWARD_ZERO, SAME_EXPONENTS>(magnitude);
-        largest_code = largest_code.max(uncapped);
-        *code = T::truncate(uncapped.min(hot.cap) | bits >> hot.sign_drop & hot.sign);
+        let (code_of_cut, _) = hot.code::<TOWARD_ZERO, SAME_EXPONENTS>(magnitude.min(hot.limit));
+        *code = T::truncate(code_of_cut | bits >> hot.sign_drop & hot.sign);
     }
-    Seen { largest, largest_code, smallest_less_one: smallest }
+    Seen { largest, smallest_less_one: smallest }
 }
 
 /// Which of inexact and underflow some finite values raise.
@@ -177,7 +194,7 @@ fn rounded<const TOWARD_ZERO: bool, const SAME_EXPONENTS: bool>(hot: &Hot, value
     let (mut inexact, mut underflow) = (0, 0);
     for value in values {
         let magnitude = value.to_bits() & hot.magnitude;
-        let (_, back) = hot.code::<TOWARD_ZERO, SAME_EXPONENTS>(magnitude);
+        let (_, back) = hot.code::<TOWARD_ZERO, SAME_EXPONENTS>(magnitude.min(hot.beyond));
         let lost = (back != f32::from_bits(magnitude)) as u32;
         inexact |= lost;
         underflow |= lost & (magnitude < hot.not_tiny) as u32;
