@@ -100,8 +100,14 @@ impl std::fmt::Display for Ratio {
             Target::None => "–".into(),
         };
         write!(f, "| {name} | {} | {} | ", speed(0), speed(1))?;
-        write!(f, "**{:.2}×** ({least:.2} to {most:.2}, {} pairs) | {target} |", self.median(), ratios.len())
+        let (median, least, most) = (quotient(self.median()), quotient(*least), quotient(*most));
+        write!(f, "**{median}×** ({least} to {most}, {} pairs) | {target} |", ratios.len())
     }
+}
+
+/// Two places; four below a tenth.
+fn quotient(value: f64) -> String {
+    if value < 0.1 { format!("{value:.4}") } else { format!("{value:.2}") }
 }
 
 /// Three significant digits and a prefix: 12.3 M.

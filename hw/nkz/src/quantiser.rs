@@ -92,8 +92,6 @@ pub struct Quantiser {
     octave: i32,
     step: i64,
     reciprocal: i64,
-    /// What is added before the product's low 26 bits fall: a half, or less where zero is likely.
-    half: i64,
     /// The mean, the step and 1 / unit as doubles.
     mean_double: f64,
     step_double: f64,
@@ -101,9 +99,6 @@ pub struct Quantiser {
     /// Whether doubles hold mean + code · step exactly, for every code.
     exact: bool,
 }
-
-/// 2^18: a 256th of a code in the product of residual and reciprocal.
-const FRACTION: i64 = 1 << 18;
 
 impl Quantiser {
     /// The quantiser with the step index `e` = 2 · static step + QP around the BF16 pattern `mean`, which must be finite.
@@ -116,7 +111,6 @@ impl Quantiser {
             octave,
             step: STEP[fraction],
             reciprocal: RECIPROCAL[fraction],
-            half: 128 * FRACTION,
             mean_double: double(mean),
             step_double: STEP[fraction] as f64 * power(octave - 16),
             per_unit: power(8 - octave),
@@ -125,12 +119,9 @@ impl Quantiser {
         }
     }
 
-    /// The entropy coder's quantiser of a channel at `qp`. Where few codes are other than zero it rounds towards zero beyond the
-    /// half: by 5/256 of a step for each table that the channel's lies below table 9. Those bits cost more than they bring.
+    /// The entropy coder's quantiser of a channel at `qp`.
     pub fn entropy(channel: &Channel, qp: u8) -> Self {
-        let below = 9usize.saturating_sub(channel.table(qp, 0)) as i64;
-        let plain = Self::new(channel.mean, 2 * i32::from(channel.step) + i32::from(qp));
-        Self { half: plain.half - 5 * FRACTION * below, ..plain }
+        Self::new(channel.mean, 2 * i32::from(channel.step) + i32::from(qp))
     }
 
     /// The fixed-length quantiser of a channel at `qp`.
@@ -156,12 +147,11 @@ impl Quantiser {
         round_shift(value, unit - exponent).clamp(-limit, limit) as i32
     }
 
-    /// The code of a finite `x`, −32,768..=32,768: residual times reciprocal, rounded half away from zero, or
-    /// at more than the half in [`Quantiser::entropy`].
+    /// The code of a finite `x`, −32,768..=32,768: residual times reciprocal, rounded half away from zero.
     #[inline]
     pub fn code(&self, x: u16) -> i32 {
         let residual = i64::from(self.residual(x));
-        let magnitude = ((residual.abs() * self.reciprocal + self.half) >> 26) as i32;
+        let magnitude = ((residual.abs() * self.reciprocal + (1 << 25)) >> 26) as i32;
         if residual < 0 { -magnitude } else { magnitude }
     }
 

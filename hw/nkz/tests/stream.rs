@@ -63,12 +63,11 @@ fn round_trip(s: &Sample, channels: Option<&[Channel]>, mode: Mode) -> (Format, 
     (done.header.format, out, bytes)
 }
 
-/// The bound of docs/nkz.md for a value, `residual` away from its channel's mean, that was not clamped; `share` of a step is the
-/// most that rounding to a code may take.
-fn bound(e: i32, share: f64, residual: f64, rebuilt: u16) -> f64 {
+/// The bound of docs/nkz.md for a value, `residual` away from its channel's mean, that was not clamped.
+fn bound(e: i32, residual: f64, rebuilt: u16) -> f64 {
     let step = nkz::STEP[e.rem_euclid(8) as usize] as f64 * 2f64.powi(e.div_euclid(8) - 16);
     let ulp = 2f64.powi(i32::from(rebuilt >> 7 & 0xff).max(1) - 134);
-    step * share * (1.0 + 2f64.powi(-15)) + residual.abs() * 2f64.powi(-18) + 2f64.powi(e.div_euclid(8) - 9) + ulp / 2.0
+    step / 2.0 * (1.0 + 2f64.powi(-15)) + residual.abs() * 2f64.powi(-18) + 2f64.powi(e.div_euclid(8) - 9) + ulp / 2.0
 }
 
 proptest! {
@@ -95,8 +94,7 @@ proptest! {
         for (i, (&x, &y)) in s.values.iter().zip(&out).enumerate() {
             let line = &s.channels[i % s.width];
             let e = 2 * i32::from(line.step) + i32::from(qp);
-            let share = 0.5 + 5.0 / 256.0 * 9usize.saturating_sub(line.table(qp, 0)) as f64;
-            let most = bound(e, share, value(x) - value(line.mean), y);
+            let most = bound(e, value(x) - value(line.mean), y);
             let error = (value(x) - value(y)).abs();
             prop_assert!(if format == Format::Raw { error == 0.0 } else { error <= most }, "{x:#x} became {y:#x}");
         }
@@ -122,7 +120,7 @@ proptest! {
             let e = 2 * i32::from(line.fixed_step) + 2;
             let q = nkz::Quantiser::fixed(line, 2);
             if q.code(x).abs() <= nkz::FIXED_MAX {
-                prop_assert!((value(x) - value(y)).abs() <= bound(e, 0.5, value(x) - value(line.mean), y));
+                prop_assert!((value(x) - value(y)).abs() <= bound(e, value(x) - value(line.mean), y));
             }
         }
     }

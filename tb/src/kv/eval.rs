@@ -74,9 +74,9 @@ pub fn mode(name: &str, head_dim: usize) -> anyhow::Result<Mode> {
 }
 
 /// QP of the preset that keeps the KL below 0.0003.
-const NEAR_LOSSLESS: u8 = 0;
+const NEAR_LOSSLESS: u8 = 1;
 /// QP of the preset that keeps the KL below 0.004.
-const STANDARD: u8 = 18;
+const STANDARD: u8 = 16;
 /// QP of the preset that keeps the KL below 0.025.
 const LOW: u8 = 26;
 /// QP of the preset that keeps the KL below 0.04.

@@ -99,12 +99,11 @@ fn patterns(case: &mut Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The bound of docs/nkz.md on a value of step index `e` that lies `residual` away from its channel's mean, where rounding to a
-/// code takes at most `share` of a step.
-fn error_bound(e: i32, share: f64, residual: f64, rebuilt: u16) -> f64 {
+/// The bound of docs/nkz.md on a value of step index `e` that lies `residual` away from its channel's mean.
+fn error_bound(e: i32, residual: f64, rebuilt: u16) -> f64 {
     let step = STEP[e.rem_euclid(8) as usize] as f64 * 2f64.powi(e.div_euclid(8) - 16);
     let ulp = 2f64.powi(i32::from(rebuilt >> 7 & 0xff).max(1) - 134);
-    step * share * (1.0 + 2f64.powi(-15)) + residual.abs() * 2f64.powi(-18) + 2f64.powi(e.div_euclid(8) - 9) + ulp / 2.0
+    step / 2.0 * (1.0 + 2f64.powi(-15)) + residual.abs() * 2f64.powi(-18) + 2f64.powi(e.div_euclid(8) - 9) + ulp / 2.0
 }
 
 fn bound(case: &mut Case) -> anyhow::Result<()> {
@@ -121,14 +120,13 @@ fn bound(case: &mut Case) -> anyhow::Result<()> {
         for (i, (&x, &y)) in s.values.iter().zip(&out).enumerate() {
             let line = &s.channels[i % s.width];
             let qp = done.header.qp;
-            let table = (2 * i32::from(line.spread) - i32::from(qp)).div_euclid(4).clamp(0, 9);
-            let (q, index, most, share) = match name {
-                "fixed" => (Quantiser::fixed(line, qp), line.fixed_step, FIXED_MAX, 0.5),
-                _ => (Quantiser::entropy(line, qp), line.step, CODE_MAX, 0.5 + 5.0 / 256.0 * f64::from(9 - table)),
+            let (q, index, most) = match name {
+                "fixed" => (Quantiser::fixed(line, qp), line.fixed_step, FIXED_MAX),
+                _ => (Quantiser::entropy(line, qp), line.step, CODE_MAX),
             };
             if q.code(x).abs() <= most {
                 let e = 2 * i32::from(index) + i32::from(qp);
-                case.within(name, (value(x) - value(y)).abs(), error_bound(e, share, value(x) - value(line.mean), y));
+                case.within(name, (value(x) - value(y)).abs(), error_bound(e, value(x) - value(line.mean), y));
             }
         }
     }

@@ -13,7 +13,7 @@ const SKIP: usize = 64;
 const TARGETS: [(&str, f64, f64); 7] = [
     ("lossless", 1.4, 0.0),
     ("near-lossless", 2.0, 0.0003),
-    ("standard", 2.9, 0.004),
+    ("standard", 2.75, 0.004),
     ("low", 3.5, 0.025),
     ("lowest", 3.7, 0.04),
     ("slot, 3 bits", 5.0, 0.02),
