@@ -23,4 +23,4 @@ pub use quantize::{QuantizedRows, quantize_rows};
 pub use sample::{Sampler, Sampling};
 pub use session::{Answer, Cache, Options, Recording, Session};
 pub use source::Source;
-pub use tag::{Step, name as tag_name};
+pub use tag::{Step, name as tag_name, parse as parse_tag};

@@ -11,7 +11,7 @@ use golden::Tensor;
 use npu::dma::WIRE_BYTES;
 use npu::isa::{Block, Command, listing};
 use npu::nkz::{Channel, Mode, PAGE};
-use npu::{Config, Counters, KvSetup, Npu, Report, Span, WEIGHTS, clocked};
+use npu::{Caught, Config, Counters, KvSetup, Npu, Report, Span, WEIGHTS, clocked};
 
 /// How tiles of the cache are stored.
 #[derive(Clone, Debug)]
@@ -244,6 +244,16 @@ impl Session {
             None if self.npu.kv() != clocked.kv() => differs("the KV index".into()),
             None => Ok(()),
         }
+    }
+
+    /// Keeps a command of the passes that follow: see [`npu::Npu::catch`].
+    pub fn catch(&mut self, tag: u32, place: usize) {
+        self.npu.catch(tag, place);
+    }
+
+    /// The command that was kept.
+    pub fn caught(&self) -> Option<&Caught> {
+        self.npu.caught()
     }
 
     /// What was kept.

@@ -1,5 +1,6 @@
 //! Tags: which part of the model a command belongs to.
 
+use crate::error::{Error, Result};
 use golden::Projection;
 
 /// What a command does for a layer.
@@ -72,6 +73,20 @@ const STEPS: [(Step, &str); 24] = [
 pub(crate) fn tag(layer: u32, step: Step) -> u32 {
     let at = STEPS.iter().position(|(s, _)| *s == step).unwrap_or_default();
     layer << 8 | at as u32
+}
+
+/// The tag of a layer's step by its name, as `gate` or `attention_norm`.
+///
+/// # Errors
+/// A name that no step has, with those that there are.
+pub fn parse(layer: u32, step: &str) -> Result<u32> {
+    match STEPS.iter().find(|(_, name)| *name == step) {
+        Some(&(found, _)) => Ok(tag(layer, found)),
+        None => Err(Error::Unsupported {
+            what: format!("the step `{step}`"),
+            help: format!("There are {}", STEPS.map(|(_, name)| name).join(", ")),
+        }),
+    }
 }
 
 /// The layer and the name of the step of a tag.

@@ -4,7 +4,7 @@
 use crate::csr::Csr;
 use crate::exec::{self, Machine, footprint};
 use crate::isa::{Command, Engine, TOKENS, listing};
-use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, RunError, SetupError, Work};
+use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, RunError, Scratch, SetupError, Work};
 use std::collections::VecDeque;
 
 /// A command's stay on its engine, for timelines.
@@ -31,6 +31,26 @@ pub struct Report {
     pub counters: Counters,
     /// Each command's stay, in the order of their starts; empty unless asked for.
     pub spans: Vec<Span>,
+}
+
+/// A command of the processor or the vector unit, with the scratchpad around it: all that it depends on, and all that it does.
+#[derive(Clone, Debug)]
+pub struct Caught {
+    /// The command.
+    pub command: Command,
+    /// The scratchpad as it started.
+    pub before: Scratch,
+    /// The scratchpad with its results.
+    pub after: Scratch,
+}
+
+/// Which command is to be caught.
+#[derive(Clone, Debug)]
+struct Watch {
+    tag: u32,
+    /// Commands of this tag that pass before it.
+    pass: usize,
+    caught: Option<Box<Caught>>,
 }
 
 /// A command on its engine.
@@ -66,6 +86,7 @@ pub struct Npu {
     counters: Counters,
     cycle: u64,
     record: bool,
+    watch: Option<Watch>,
     pub(crate) csr: Csr,
 }
 
@@ -78,7 +99,7 @@ impl Npu {
         let (memory, kv) = set_up(&config, setup)?;
         let machine = Machine::new(config, memory, kv);
         let (tokens, counters, csr) = ([0; TOKENS], Counters::default(), Csr::default());
-        Ok(Self { machine, tokens, counters, cycle: 0, record: false, csr })
+        Ok(Self { machine, tokens, counters, cycle: 0, record: false, watch: None, csr })
     }
 
     /// What it was built from.
@@ -114,6 +135,16 @@ impl Npu {
     /// Whether reports carry every command's span.
     pub fn record(&mut self, on: bool) {
         self.record = on;
+    }
+
+    /// Keeps the command of place `place`, from 0, among those with this tag that the processor and the vector unit start from here on.
+    pub fn catch(&mut self, tag: u32, place: usize) {
+        self.watch = Some(Watch { tag, pass: place, caught: None });
+    }
+
+    /// The command that [`Npu::catch`] asked for, once it has started.
+    pub fn caught(&self) -> Option<&Caught> {
+        self.watch.as_ref()?.caught.as_deref()
     }
 
     pub(crate) fn machine_mut(&mut self) -> &mut Machine {
@@ -263,11 +294,26 @@ impl Run<'_> {
         for t in (0..TOKENS).filter(|t| command.wait >> t & 1 == 1) {
             self.npu.tokens[t] -= 1;
         }
+        let engine = Engine::ALL[e];
+        let watched =
+            self.npu.watch.as_mut().filter(|w| {
+                matches!(engine, Engine::Mvp | Engine::Vector) && w.tag == command.tag && w.caught.is_none()
+            });
+        let before = watched.and_then(|w| match w.pass.checked_sub(1) {
+            Some(pass) => {
+                w.pass = pass;
+                None
+            }
+            None => Some(self.npu.machine.memory.scratch.clone()),
+        });
         let machine = &mut self.npu.machine;
         let done = footprint(&command.op, &machine.kv, &machine.memory.scratch)
             .and_then(|footprint| Ok((footprint.banks, machine.execute(&command.op, footprint.conflict)?)));
         let (banks, work): (u64, Work) = done.map_err(|fault| self.fails(number, fault))?;
-        let engine = Engine::ALL[e];
+        if let (Some(before), Some(watch)) = (before, &mut self.npu.watch) {
+            let after = self.npu.machine.memory.scratch.clone();
+            watch.caught = Some(Box::new(Caught { command: *command, before, after }));
+        }
         self.npu.counters.count(engine, &work);
         let (start, end) = (self.t + 1, self.t + work.cycles.max(1));
         self.lanes[e].running = Some(Running { number, end, banks, signal: command.signal });

@@ -1,6 +1,7 @@
 //! `magpie run`: a language model answers a prompt on the whole NPU.
 
-use crate::run::{Generated, Generation, Report, Setup, cache, compare, config, generate, source, timeline};
+use crate::run::{At, Generated, Generation, Report, Setup, cache, compare, config, generate, rerun, source, timeline};
+use crate::verify::grouped;
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
 use host::{Options, Sampling, Session, Source};
@@ -17,7 +18,7 @@ use std::process::ExitCode;
 #[command(
     after_help = "Examples:\n  magpie run --prompt \"In the beginning\"\n  magpie run smollm2 --prompt \"What is an NPU?\" --chat\n  \
     magpie run smollm2 --format q4_1 --kv lossless --config edge --prompt \"Once upon a time\"\n  magpie run --format int8 --kv standard \
-    --prompt \"And God said\" --eval golden/models/kjv-1m/heldout.txt"
+    --prompt \"And God said\" --eval golden/models/kjv-1m/heldout.txt\n  magpie run --prompt \"And God said\" --wave gate.fst --at 0.gate.0   then: gtkwave gate.fst"
 )]
 pub struct Args {
     /// `kjv-1m`, `smollm2` (after `make smollm2`), a GGUF file, or a Hugging Face folder.
@@ -86,6 +87,13 @@ pub struct Args {
     /// The commands as an assembler lists them; `-`: to standard output.
     #[arg(long, value_name = "FILE")]
     listing: Option<PathBuf>,
+    /// Run one command of the prompt once more on the cycle engine, hold its bits and cycles to the run's, and write the waveform
+    /// (.vcd or .fst) of its engine.
+    #[arg(long, value_name = "FILE", requires = "at")]
+    wave: Option<PathBuf>,
+    /// That command: layer, step (as listings and timelines name it) and its place among the layer's commands of this step.
+    #[arg(long, value_name = "LAYER.STEP.PLACE", requires = "wave")]
+    at: Option<At>,
 }
 
 /// Runs the command.
@@ -115,9 +123,21 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         config: args.config.clone(),
         batch: prompts.len(),
     };
+    if let Some(at) = &args.at {
+        at.watch(&mut session);
+    }
     let (made, texts) = answer(args, &source, &mut session, &prompts)?;
     let mut report = Report::new(setup, session.config(), &prompts, &made, texts);
     write_recording(args, &session)?;
+    if let (Some(at), Some(path)) = (&args.at, &args.wave) {
+        let ran = rerun(&session, at, path)?;
+        let listing = npu::isa::listing(0, &ran.command);
+        let (cycles, path) = (grouped(ran.cycles), path.display());
+        eprintln!(
+            "{}: {cycles} cycles on the cycle engine, the run's bits in the run's cycles; {path}",
+            listing.trim()
+        );
+    }
     for path in &args.eval {
         let text = std::fs::read(path).with_context(|| path.display().to_string())?;
         let ids = source.llm().tokenizer.encode(&String::from_utf8_lossy(&text))?;

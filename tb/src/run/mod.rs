@@ -3,11 +3,13 @@
 mod compare;
 mod generate;
 mod report;
+mod rerun;
 mod timeline;
 
 pub use compare::{Comparison, compare, judge};
 pub use generate::{Generated, Generation, generate};
 pub use report::{Report, Setup};
+pub use rerun::{At, Rerun, rerun};
 pub use timeline::timeline;
 
 use crate::kv::{Calibration, mode};
