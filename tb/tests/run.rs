@@ -10,7 +10,7 @@ fn magpie(args: &[&str]) -> Output {
 #[test]
 fn a_command_of_a_run_is_clocked_again_with_its_waveform() {
     let path = std::env::temp_dir().join(format!("magpie-run-{}.fst", std::process::id()));
-    for (at, engine) in [("0.q.0", "matmul"), ("1.ffn_norm", "rmsnorm")] {
+    for (at, engine) in [("0.q.0", "matmul"), ("1.ffn_norm", "rms_norm")] {
         let out = magpie(&["--wave", path.to_str().expect("UTF-8"), "--at", at]);
         let text = String::from_utf8_lossy(&out.stderr);
         assert!(out.status.success() && text.contains(engine), "{at}: {text}");
