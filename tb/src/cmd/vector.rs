@@ -266,13 +266,13 @@ fn clock(
 ) -> anyhow::Result<(Results, u64)> {
     let mut bench = Bench::new(config)?;
     if !frequencies.is_empty() {
-        bench.load(frequencies)?;
+        bench.load(frequencies, &mut ())?;
     }
     let mut trace = match &args.wave {
         Some(path) => Some(Trace::create(path, "vector", &TraceOptions::default())?),
         None => None,
     };
-    let ran = bench.traced(command, operands, None, trace.as_mut())?;
+    let ran = bench.traced(command, operands, None, &mut trace)?;
     if let Some(trace) = trace {
         trace.finish()?;
     }

@@ -31,7 +31,7 @@ fn softmax(trace: &mut Trace) -> Result<View, WaveError> {
     let falling = (0..40).map(|i| 5.0 - i as f32 / 8.0);
     let operands = Operands { a: rising.chain(falling).map(f32::to_bits).collect(), b: Vec::new() };
     let mut bench = Bench::new(config).expect("eight lanes can be built");
-    let ran = bench.traced(&command, &operands, None, Some(trace))?;
+    let ran = bench.traced(&command, &operands, None, trace)?;
     let mut view = View::new("vector");
     view.group("command", |v| {
         v.signal("pass", "vector.sequencer.pass_q", 2, Radix::Unsigned, Colour::Yellow);

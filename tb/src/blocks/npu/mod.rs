@@ -2,6 +2,7 @@
 
 mod cycle;
 mod model;
+mod programs;
 
 use crate::verify::Test;
 
@@ -12,4 +13,5 @@ pub const TESTS: &[Test] = &[
     Test::new("npu", "batch", 1, 3, model::batch),
     Test::new("npu", "timing", 1, 6, model::timing),
     Test::new("npu", "whole", cycle::MODELS, 4, cycle::whole),
+    Test::new("npu", "programs", programs::DIRECTED, 49, programs::programs),
 ];

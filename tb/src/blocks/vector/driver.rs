@@ -1,6 +1,6 @@
 //! Drives the clocked unit through a command, with a monitor on its output port.
 
-use crate::wave::{Trace, WaveError};
+use crate::wave::{Tracer, WaveError};
 use numeric::Flags;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -76,34 +76,43 @@ impl Bench {
         Ok(Self { config, unit: VectorUnit::new(config)?, cycle: 0 })
     }
 
-    /// Fills the frequency memory.
-    pub(crate) fn load(&mut self, frequencies: &[f32]) -> anyhow::Result<Ran> {
+    /// Fills the frequency memory, each cycle shown to `tracer`.
+    pub(crate) fn load(&mut self, frequencies: &[f32], tracer: &mut impl Tracer) -> anyhow::Result<Ran> {
         let operands = Operands { a: frequencies.iter().map(|f| f.to_bits()).collect(), b: Vec::new() };
-        self.run(&Command::new(Op::LoadFrequencies, frequencies.len(), 1), &operands, None)
+        let command = Command::new(Op::LoadFrequencies, frequencies.len(), 1);
+        Ok(self.traced(&command, &operands, None, tracer)?)
     }
 
-    /// Starts a command and resets the unit after so many edges.
-    pub(crate) fn interrupt(&mut self, command: &Command, edges: u64) {
+    /// Starts a command and resets the unit after so many edges, each shown to `tracer`.
+    pub(crate) fn interrupt(
+        &mut self,
+        command: &Command,
+        edges: u64,
+        tracer: &mut impl Tracer,
+    ) -> Result<(), WaveError> {
         let beat = OperandBeat(vec![0x3f80_0000; self.config.lanes]);
         for _ in 0..edges {
+            tracer.sample(self.cycle, &mut self.unit)?;
             let data = Stream::offer(&beat);
             self.unit.clock(&UnitIn { command: Stream::offer(command), a: data, b: data, ready: true });
+            self.cycle += 1;
         }
         self.unit.reset();
+        Ok(())
     }
 
     /// Runs one command; with a seed, all three ports pause at random.
     pub(crate) fn run(&mut self, command: &Command, operands: &Operands, stalls: Option<u64>) -> anyhow::Result<Ran> {
-        Ok(self.traced(command, operands, stalls, None)?)
+        Ok(self.traced(command, operands, stalls, &mut ())?)
     }
 
-    /// The same, each cycle shown to a waveform.
+    /// The same, each cycle shown to `tracer`.
     pub(crate) fn traced(
         &mut self,
         command: &Command,
         operands: &Operands,
         stalls: Option<u64>,
-        mut trace: Option<&mut Trace>,
+        tracer: &mut impl Tracer,
     ) -> Result<Ran, WaveError> {
         let Self { config, unit, cycle } = self;
         let a = beats(config, command.len, &operands.a);
@@ -117,9 +126,7 @@ impl Bench {
         let mut waiting: Option<ResultBeat> = None;
         let limit = vector::cycles(config, command) + PATIENCE;
         for edge in 0..=limit {
-            if let Some(trace) = trace.as_deref_mut() {
-                trace.sample(*cycle, unit)?;
-            }
+            tracer.sample(*cycle, unit)?;
             let out = unit.out();
             let offers: [Stream<&OperandBeat>; 2] = std::array::from_fn(|port| {
                 let beat = [&a, &b][port].get(at[port]);
@@ -136,8 +143,10 @@ impl Bench {
             waiting = (out.y.valid && !ready).then(|| out.y.data.clone());
             if out.y.fires(ready) {
                 let beat = out.y.data;
-                ran.results.codes.extend(&beat.codes[..usize::from(beat.count)]);
-                ran.results.scalars.extend(&beat.scalars[..usize::from(beat.scalar_count)]);
+                let (codes, scalars) = (usize::from(beat.count), usize::from(beat.scalar_count));
+                tracer.output(*cycle, &(&beat.codes[..codes], &beat.scalars[..scalars]));
+                ran.results.codes.extend(&beat.codes[..codes]);
+                ran.results.scalars.extend(&beat.scalars[..scalars]);
             }
             if out.fault {
                 ran.broken.push(format!("cycle {edge}: a memory was read where it was never written"));
@@ -152,6 +161,7 @@ impl Bench {
             }
             if edge > 0 && unit.out().idle {
                 ran.edges = edge;
+                tracer.output(*cycle, &"idle");
                 break;
             }
         }
@@ -159,8 +169,9 @@ impl Bench {
             ran.broken.push(format!("no end after {limit} cycles"));
         }
         if at != [a.len(), b.len()] {
-            ran.broken.push(format!("{at:?} beats were taken, {:?} are the command's", [a.len(), b.len()]));
+            ran.broken.push(format!("beats taken: {at:?}, the command has {:?}", [a.len(), b.len()]));
         }
+        tracer.rest(unit);
         let after = unit.out().counters;
         ran.counters = Counters {
             busy: after.busy - before.busy,

@@ -7,6 +7,8 @@ use rand::RngExt;
 use rtl::Module;
 use vector::{Algorithm, Command, Config, Function, Masking, Op, Pairing, Ramp, cycles};
 
+/// Cycles written before and after the first cycle of a failing case's trace.
+const CONTEXT: u64 = 3_000;
 /// Names of the operations in the plan.
 const OPS: [&str; 14] = [
     "convert",
@@ -102,8 +104,9 @@ fn compare(case: &mut Case, config: Config, command: &Command, special: bool, st
     let half = command.len / 2;
     let frequencies: Vec<f32> = (0..half).map(|i| 1e4f32.powf(-(i as f32) / half as f32)).collect();
     let mut bench = Bench::new(config)?;
+    let mut probe = case.probe("vector", CONTEXT)?;
     if matches!(command.op, Op::Rope { .. }) {
-        let ran = bench.load(&frequencies)?;
+        let ran = bench.load(&frequencies, &mut probe)?;
         case.equal(
             "edges of the frequencies' load",
             cycles(&config, &Command::new(Op::LoadFrequencies, half, 1)),
@@ -112,7 +115,8 @@ fn compare(case: &mut Case, config: Config, command: &Command, special: bool, st
     }
     let (want, flags) = transaction(&config, command, &operands, &frequencies)?;
     let seed = stalled.then(|| case.rng.random());
-    let ran = bench.run(command, &operands, seed)?;
+    let ran = bench.traced(command, &operands, seed, &mut probe)?;
+    probe.finish()?;
     case.cycles(ran.edges);
     case.equal_slices("codes", &want.codes, &ran.results.codes);
     case.equal_slices("scalars", &want.scalars, &ran.results.scalars);
@@ -157,10 +161,12 @@ pub(super) fn reset(case: &mut Case) -> anyhow::Result<()> {
         Operands { a: codes(&mut case.rng, command.a, 450, false)?, b: codes(&mut case.rng, command.b, n, false)? };
     let (want, _) = transaction(&config, &command, &operands, &[])?;
     let mut bench = Bench::new(config)?;
+    let mut probe = case.probe("vector", CONTEXT)?;
     for edges in [40, 150] {
-        bench.interrupt(&command, edges);
+        bench.interrupt(&command, edges, &mut probe)?;
     }
-    let ran = bench.run(&command, &operands, None)?;
+    let ran = bench.traced(&command, &operands, None, &mut probe)?;
+    probe.finish()?;
     case.equal_slices("codes after two resets", &want.codes, &ran.results.codes);
     case.equal("edges after two resets", cycles(&config, &command), ran.edges);
     case.check(ran.broken.is_empty(), ran.broken.join("; "));
