@@ -286,4 +286,109 @@ mod tests {
         FaultInjector { signal, mask: 1 << 15, stuck: Some(false) }.inject(&mut fifo);
         assert_eq!(Image::of(&mut fifo), before);
     }
+
+    /// A module of a wire, two registers of which one lies in a scope, and a memory of two words of one lane between them.
+    struct Toy {
+        first: u8,
+        memory: crate::Sram<i8>,
+        last: i16,
+    }
+
+    impl Toy {
+        fn new() -> Self {
+            let mut memory = crate::Sram::new(2, 1, crate::WriteMode::ReadFirst);
+            for (address, data) in [[-2i8], [5]].iter().enumerate() {
+                memory.clock(&crate::SramIn { read: None, write: Some(crate::SramWrite { address, data }) });
+            }
+            Self { first: 0x5a, memory, last: -3 }
+        }
+    }
+
+    impl Module for Toy {
+        type In<'a> = ();
+        type Out<'a> = ();
+        fn out(&self) {}
+        fn clock(&mut self, (): &()) {}
+        fn reset(&mut self) {}
+        fn visit(&mut self, v: &mut impl Visitor) {
+            v.wire("sum", 4, crate::Format::Unsigned, self.first);
+            v.reg("first_q", 8, crate::Format::Hex, &mut self.first);
+            v.scope("inner", |v| {
+                self.memory.visit(v);
+                v.reg("last_q", 12, crate::Format::Signed, &mut self.last);
+            });
+        }
+    }
+
+    #[test]
+    fn an_image_holds_registers_and_memories_and_no_wires() {
+        let (mut full, mut empty) = (Toy::new(), Toy::new());
+        let image = Image::of(&mut full);
+        // first_q, rdata_q, two words, last_q.
+        assert_eq!(image.bits(), 8 + 8 + 2 * 8 + 12);
+        (empty.first, empty.last) = (0, 0);
+        empty.memory = crate::Sram::new(2, 1, crate::WriteMode::ReadFirst);
+        let different: Vec<_> = image.differences(&Image::of(&mut empty)).iter().map(|d| (d.signal, d.left)).collect();
+        assert_eq!(different, [(0, 0x5a), (2, 0xfe), (3, 5), (4, 0xffd)]);
+        image.restore(&mut empty);
+        assert_eq!((empty.first, empty.last), (0x5a, -3));
+        assert_eq!(Image::of(&mut empty), image);
+    }
+
+    #[test]
+    fn a_fault_hits_what_the_layout_names_and_nothing_else() {
+        let layout = Layout::of(&mut Toy::new());
+        let named: Vec<_> = layout.paths.iter().map(|p| (p.path.as_str(), p.width, p.memory)).collect();
+        let expected = [
+            ("first_q", 8, false),
+            ("inner.rdata_q_0", 8, false),
+            ("inner.words_0", 8, true),
+            ("inner.words_1", 8, true),
+            ("inner.last_q", 12, false),
+        ];
+        assert_eq!(named, expected);
+        for signal in 0..expected.len() {
+            let mut toy = Toy::new();
+            let before = Image::of(&mut toy);
+            FaultInjector { signal, mask: 2, stuck: None }.inject(&mut toy);
+            let [d] = before.differences(&Image::of(&mut toy))[..] else { panic!("{signal}: not one register") };
+            assert_eq!((d.signal, d.right), (signal, d.left ^ 2));
+            FaultInjector { signal, mask: 2, stuck: Some(d.left & 2 != 0) }.inject(&mut toy);
+            assert_eq!(Image::of(&mut toy), before);
+        }
+    }
+
+    /// Looks at what it is shown, as a waveform does.
+    #[derive(Default)]
+    struct Onlooker {
+        memories: bool,
+        seen: Vec<(String, u64)>,
+    }
+
+    impl Visitor for Onlooker {
+        fn enter(&mut self, _: Name) -> bool {
+            true
+        }
+        fn leave(&mut self) {}
+        fn signal(&mut self, signal: Signal, value: u64) -> u64 {
+            self.seen.push((signal.name.to_string(), value));
+            value
+        }
+        fn memory(&mut self, _: Signal, _: usize) -> bool {
+            self.memories
+        }
+    }
+
+    #[test]
+    fn a_visitor_that_only_looks_changes_nothing() {
+        for memories in [false, true] {
+            let mut toy = Toy::new();
+            let before = Image::of(&mut toy);
+            let mut onlooker = Onlooker { memories, ..Onlooker::default() };
+            toy.visit(&mut onlooker);
+            let seen: Vec<_> = onlooker.seen.iter().map(|(name, value)| (name.as_str(), *value)).collect();
+            assert_eq!(seen, [("sum", 0xa), ("first_q", 0x5a), ("rdata_q_0", 0), ("last_q", 0xffd)]);
+            assert_eq!(Image::of(&mut toy), before);
+        }
+    }
 }

@@ -96,4 +96,15 @@ mod tests {
         }
         assert!(sent - got <= 2 && got > 12_000);
     }
+
+    #[test]
+    fn a_reset_empties_it() {
+        let mut skid = SkidBuffer::new(0u32);
+        for value in [1, 2] {
+            skid.clock(&SkidIn { push: Stream::offer(&value), ready: false });
+        }
+        assert!(!skid.out().ready && skid.out().head.valid);
+        skid.reset();
+        assert!(skid.out().ready && !skid.out().head.valid);
+    }
 }

@@ -343,4 +343,12 @@ mod tests {
         assert_eq!((m.out().data(0), m.out().data(2)), (&[101][..], &[102][..]));
         assert_eq!(m.out().fault(), None);
     }
+
+    #[test]
+    fn a_misuse_is_told_in_words() {
+        let text = SramFault::Uninitialised { address: 7 }.to_string();
+        assert_eq!(text, "word 7 was read but never written");
+        let text = SramFault::OutOfRange { address: 9, depth: 8 }.to_string();
+        assert_eq!(text, "address 9 is past the 8 words of the memory");
+    }
 }
