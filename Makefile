@@ -44,6 +44,13 @@ faults: ## Break the design, one known fault at a time, and see the bench catch 
 inject: ## Flip and stick register bits of every block, and see which checker notices (ARGS="--block dma")
 	$(MAGPIE) faults $(ARGS)
 
+SAMPLE ?= 30
+mutants: ## Change the hardware's source, and see whether tests or benches notice (needs cargo-mutants; ALL=1: every change, days)
+	tb/mutants/run.py --write $(if $(ALL),--all,--sample $(SAMPLE)) $(ARGS)
+
+coverage: ## Lines of hardware and reference that tests and benches run (needs Debian's llvm-19)
+	tb/coverage/run.py --write $(ARGS)
+
 SEEDS ?= 10
 regress: ## The testplan with many seeds on all cores: make regress SEEDS=1000; the report is report/regress.html
 	@mkdir -p report

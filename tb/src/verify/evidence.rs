@@ -10,8 +10,10 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Mutants {
-    /// Rejected by the crate's tests or the block's bench.
-    pub(super) killed: usize,
+    /// Rejected by the crate's own tests.
+    pub(super) tests: usize,
+    /// Of the rest, those that the block's bench rejected.
+    pub(super) bench: usize,
     /// Changes that do not build.
     pub(super) unviable: usize,
     /// Those that nothing rejected.
@@ -19,9 +21,14 @@ pub(super) struct Mutants {
 }
 
 impl Mutants {
+    /// Rejected by either.
+    pub(super) fn killed(&self) -> usize {
+        self.tests + self.bench
+    }
+
     /// Percent of the viable ones.
     pub(super) fn score(&self) -> f64 {
-        100.0 * self.killed as f64 / (self.killed + self.survivors.len()).max(1) as f64
+        100.0 * self.killed() as f64 / (self.killed() + self.survivors.len()).max(1) as f64
     }
 }
 

@@ -244,8 +244,12 @@ fn faults(block: &str, evidence: &Evidence) -> Markup {
 fn mutants(block: &str, evidence: &Evidence) -> Markup {
     html! { @if let Some(m) = evidence.mutants.get(block) {
         h3 { "Mutation testing" }
-        p { (m.killed) " of " (m.killed + m.survivors.len()) " viable mutants killed (" (format!("{:.1} %", m.score())) "), " (m.unviable) " do not build." }
+        p {
+            (m.tests) " of " (m.killed() + m.survivors.len()) " changes to the source are rejected by the crate's tests, " (m.bench)
+            " more by the block's bench: " strong { (format!("{:.1} %", m.score())) } "; " (m.unviable) " others do not build."
+        }
         @if !m.survivors.is_empty() {
+            p { "Survived:" }
             ul { @for s in &m.survivors { li { code { (s.mutant) } ": " (s.reason) } } }
         }
     } }
