@@ -74,13 +74,13 @@ pub fn mode(name: &str, head_dim: usize) -> anyhow::Result<Mode> {
 }
 
 /// QP of the preset that keeps the KL below 0.0003.
-const NEAR_LOSSLESS: u8 = 1;
+const NEAR_LOSSLESS: u8 = 0;
 /// QP of the preset that keeps the KL below 0.004.
 const STANDARD: u8 = 16;
 /// QP of the preset that keeps the KL below 0.025.
-const LOW: u8 = 26;
+const LOW: u8 = 25;
 /// QP of the preset that keeps the KL below 0.04.
-const LOWEST: u8 = 28;
+const LOWEST: u8 = 27;
 
 /// A text to evaluate on.
 #[derive(Clone, Debug)]

@@ -19,13 +19,13 @@ pub enum Source {
 
 /// Step of a channel of sensitivity S at QP 0: FINEST / √(S + FLOOR · mean S), the mean over its stream. It puts QP 0
 /// below a KL of 0.0003.
-const FINEST: f64 = 0.00105;
+const FINEST: f64 = 0.0011;
 /// Share of the stream's mean sensitivity that every channel is given, against a channel that the text left silent.
 const FLOOR: f64 = 0.03;
 /// Tokens at the start of a text that the cache keeps raw.
 const SINKS: usize = nkz::SINKS;
 /// QPs at which the spread of a channel is fitted: those of the presets.
-const FITTED_AT: [u8; 3] = [2, 16, 28];
+const FITTED_AT: [u8; 3] = [0, 16, 27];
 
 /// Measures `llm` on `text`, cut in windows of `window` tokens, and fits the tables of every channel.
 ///

@@ -12,8 +12,8 @@ const SKIP: usize = 64;
 /// heads of 32 channels pay for a header and eight lanes with half the values of a full tile.
 const TARGETS: [(&str, f64, f64); 7] = [
     ("lossless", 1.4, 0.0),
-    ("near-lossless", 2.0, 0.0003),
-    ("standard", 2.75, 0.004),
+    ("near-lossless", 1.95, 0.0003),
+    ("standard", 2.8, 0.004),
     ("low", 3.5, 0.025),
     ("lowest", 3.7, 0.04),
     ("slot, 3 bits", 5.0, 0.02),
