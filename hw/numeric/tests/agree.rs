@@ -2,7 +2,7 @@
 //! none of them uses: operands directed at the edges, from a fixed seed. The bench goes much further.
 
 use numeric::fast::{Encoder, canonical, decode_bf16, decode_fp16, fma_portable};
-use numeric::{Flags, FloatFormat, MacConfig, Mode, Overflow, Rounding, add, convert, fma, mul};
+use numeric::{Flags, FloatFormat, Format, MacConfig, Mode, MxFormat, Overflow, Rounding, add, convert, fma, mul};
 
 const FP32: FloatFormat = FloatFormat::FP32;
 
@@ -125,4 +125,25 @@ fn sixteen_bit_decoders_agree_with_the_core() {
         assert_eq!(decode_bf16(code as u16).to_bits(), core(FloatFormat::BF16), "bf16 {code:04x}");
         assert_eq!(decode_fp16(code as u16).to_bits(), core(FloatFormat::FP16), "fp16 {code:04x}");
     }
+}
+
+#[test]
+fn every_format_is_read_back_from_the_name_that_it_shows() {
+    for (name, format) in Format::NAMED {
+        assert_eq!((format.to_string().as_str(), name.parse()), (name, Ok(format)));
+        if let Format::Float(f) = format {
+            assert_eq!(f.to_string(), name);
+        }
+    }
+    let ffp8 = FloatFormat::ffp8(false, 5, -3).unwrap();
+    assert_eq!(ffp8.to_string(), "ffp8:0,5,3,-3");
+    assert_eq!(ffp8.to_string().parse(), Ok(Format::Float(ffp8)));
+}
+
+#[test]
+fn a_stored_block_is_a_scale_and_its_packed_elements() {
+    let bytes = MxFormat::ALL.map(|(name, format)| (name, format.block_bytes()));
+    let expected =
+        [("mxfp8-e4m3", 33), ("mxfp8-e5m2", 33), ("mxfp6-e2m3", 25), ("mxfp6-e3m2", 25), ("mxfp4", 17), ("mxint8", 33)];
+    assert_eq!(bytes, expected);
 }

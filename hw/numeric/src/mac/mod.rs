@@ -205,6 +205,19 @@ mod tests {
     }
 
     #[test]
+    fn a_result_stands_as_many_edges_later_as_there_are_stages() {
+        for stages in 1..=MacConfig::MAX_STAGES {
+            let config = MacConfig::new(FloatFormat::BF16, FloatFormat::BF16, stages).unwrap();
+            let mut mac = Mac::new(config);
+            let edges = (0..100).find(|&edge| {
+                mac.clock(&MacIn { enable: true, valid: edge == 0, a: 0x3f80, b: 0x3f80, c: 0 });
+                mac.out().valid
+            });
+            assert_eq!((edges, config.stages()), (Some(stages - 1), stages));
+        }
+    }
+
+    #[test]
     fn without_operands_the_addend_passes_through() {
         let config = MacConfig::new(FloatFormat::BF16, FloatFormat::BF16, 4).unwrap();
         for c in [0, 1 << 31, 1, 0x8000_0001, 0x7f7f_ffff, 0x7f80_0000, 0xff80_0000, 0x7fc0_0000, 0xc234_5678] {

@@ -1,5 +1,6 @@
 //! Bench of the whole NPU.
 
+mod archive;
 mod cycle;
 mod model;
 mod programs;
@@ -14,4 +15,5 @@ pub const TESTS: &[Test] = &[
     Test::new("npu", "timing", 1, 6, model::timing),
     Test::new("npu", "whole", cycle::MODELS, 4, cycle::whole),
     Test::new("npu", "programs", programs::DIRECTED, 49, programs::programs),
+    Test::new("npu", "archive", archive::CASES, 0, archive::archive),
 ];

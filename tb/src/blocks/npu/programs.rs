@@ -18,6 +18,8 @@ pub(super) const DIRECTED: usize = 11;
 const CONTEXT: u64 = 3_000;
 /// Cycles without a start or an end after which the machine hangs.
 const PATIENCE: u64 = 200_000;
+/// Bytes of DRAM that count as output: data, chains, results and the first pages.
+const SHOWN: u64 = PAGES + 8192;
 /// Bytes of a bank.
 const BANK: u32 = 4096;
 // Where chains and indices lie in DRAM, where results go, and where the pages begin.
@@ -216,28 +218,72 @@ fn shared(counters: Counters) -> Counters {
     Counters { cycles, dispatch_stalls, engines, macs, port_stalls, ..Counters::default() }
 }
 
-/// Runs the program on the clocked machine, in the sight of `tracer`.
-fn clock(machine: &mut clocked::Npu, program: &[Command], tracer: &mut impl Tracer) -> anyhow::Result<Report> {
-    machine.prepare(program)?;
+/// Runs the program on the clocked machine, in the sight of `tracer`, whose cycles begin with `first`.
+fn clock(
+    machine: &mut clocked::Npu,
+    program: &[Command],
+    first: u64,
+    tracer: &mut impl Tracer,
+) -> anyhow::Result<Report> {
+    let before = *machine.counters();
     let mut session = Session::new(machine, program).with_patience(PATIENCE);
     let mut told = 0;
     loop {
-        tracer.sample(session.cycle(), machine)?;
+        let cycle = first + session.cycle();
+        tracer.sample(cycle, machine)?;
         let goes = session.step(machine)?;
         for span in &session.spans[told..] {
-            tracer.output(session.cycle(), &(span.engine, span.command));
+            tracer.output(cycle, &(span.engine, span.command));
         }
         told = session.spans.len();
         if !goes {
             break;
         }
     }
+    let report = Report { cycles: session.cycle(), counters: machine.counters().since(&before), spans: session.spans };
     // What the host can read when the doorbell's program has ended.
-    let (memory, cycle) = (machine.memory(), session.cycle());
-    tracer.output(cycle, &memory.dram.read(0, PAGES as usize + 8192)?);
-    tracer.output(cycle, &(machine.counters(), &session.spans));
+    let dram = &machine.memory().dram;
+    let size = dram.size().min(SHOWN) as usize;
+    tracer.output(first + report.cycles, &dram.read(0, size)?);
+    tracer.output(first + report.cycles, &(machine.counters(), &report.spans));
     tracer.rest(machine);
-    Ok(Report { cycles: cycle, counters: *machine.counters(), spans: session.spans })
+    Ok(report)
+}
+
+/// Runs programs behind each other on both engines, the transaction engine being given with all that they read in its memories.
+pub(super) fn compare(case: &mut Case, transaction: &mut Npu, programs: &[Vec<Command>]) -> anyhow::Result<()> {
+    transaction.record(true);
+    let mut machine = clocked::Npu::new(transaction.config().clone(), transaction.kv().setup().clone())?;
+    machine.memory_mut().clone_from(transaction.memory());
+    machine.prepare(&programs.concat())?;
+    let mut probe = case.probe("npu", CONTEXT)?;
+    let mut first = 0;
+    for program in programs {
+        let expected = transaction.run(program)?;
+        case.cycles(expected.cycles);
+        let found = match clock(&mut machine, program, first, &mut probe) {
+            Ok(found) => found,
+            Err(error) => {
+                let what = match error.downcast_ref::<RunError>() {
+                    Some(RunError::Deadlock { .. }) => "deadlock",
+                    _ => "command refused",
+                };
+                case.differed(format_args!("{what}: {error}"));
+                break;
+            }
+        };
+        first += found.cycles + 1;
+        for engine in Engine::ALL {
+            let of = |report: &Report| report.spans.iter().filter(|s| s.engine == engine).copied().collect::<Vec<_>>();
+            case.equal_slices("starts and ends", &of(&expected), &of(&found));
+        }
+        case.equal("cycles", expected.cycles, found.cycles);
+        case.equal("counters", shared(expected.counters), shared(found.counters));
+        case.equal("memories", None, transaction.memory().difference(machine.memory()));
+        case.check(transaction.kv() == machine.kv(), "the KV index differs");
+    }
+    probe.finish()?;
+    Ok(())
 }
 
 /// One program on both engines.
@@ -246,9 +292,7 @@ pub(super) fn programs(case: &mut Case) -> anyhow::Result<()> {
     let (cache, mode) = CACHES[pick];
     let (config, setup) = machine(case, mode);
     case.cover("program", &[("kv", cache)]);
-    let mut transaction = Npu::new(config.clone(), setup.clone())?;
-    transaction.record(true);
-    let mut machine = clocked::Npu::new(config, setup.clone())?;
+    let mut transaction = Npu::new(config, setup.clone())?;
     // BF16 of moderate size, whatever it is read as.
     let noise: Vec<u8> = (0..PAGES / 2)
         .map(|_| 0x3e00 + case.rng.random_range(0..0x200u16) + 0x8000 * case.rng.random_range(0..2))
@@ -261,40 +305,9 @@ pub(super) fn programs(case: &mut Case) -> anyhow::Result<()> {
     let indices: Vec<u8> = (0..16).flat_map(|_| case.rng.random_range(0..16u16).to_le_bytes()).collect();
     memory.dram.write(INDICES, &indices)?;
     let program = program(case, memory, &setup)?;
-    machine.memory_mut().clone_from(transaction.memory());
-
-    let expected = transaction.run(&program)?;
-    case.label(format!("{} commands, {} cycles, {cache}", program.len(), expected.cycles));
-    case.cycles(expected.cycles);
-    let mut probe = case.probe("npu", CONTEXT)?;
-    let found = clock(&mut machine, &program, &mut probe);
-    probe.finish()?;
-    let found = match found {
-        Ok(found) => found,
-        Err(error) => {
-            let what = match error.downcast_ref::<RunError>() {
-                Some(RunError::Deadlock { .. }) => "deadlock",
-                _ => "command refused",
-            };
-            case.differed(format_args!("{what}: {error}"));
-            return Ok(());
-        }
-    };
-    for engine in Engine::ALL {
-        let of = |report: &Report| report.spans.iter().filter(|s| s.engine == engine).copied().collect::<Vec<_>>();
-        case.equal_slices("starts and ends", &of(&expected), &of(&found));
-    }
-    case.equal("cycles", expected.cycles, found.cycles);
-    case.equal("counters", shared(expected.counters), shared(found.counters));
-    case.equal("memories", None, transaction.memory().difference(machine.memory()));
-    case.check(transaction.kv() == machine.kv(), "the KV index differs");
-    case.check(
-        machine
-            .memory()
-            .dram
-            .read(RESULTS, BANK as usize)?
-            .is_some_and(|b| b != &noise[RESULTS as usize..][..BANK as usize]),
-        "the program stored nothing",
-    );
+    case.label(format!("{} commands, {cache}", program.len()));
+    compare(case, &mut transaction, &[program])?;
+    let stored = transaction.memory().dram.read(RESULTS, BANK as usize)?.unwrap_or_default();
+    case.check(stored != &noise[RESULTS as usize..][..BANK as usize], "the program stored nothing");
     Ok(())
 }
