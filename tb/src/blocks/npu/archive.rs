@@ -45,7 +45,7 @@ fn command(hex: &str) -> anyhow::Result<Command> {
     Command::decode(&bytes).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-/// Both engines carry it out alike, to its end.
+/// Both engines carry it out alike, to its end or to the same error.
 pub(super) fn archive(case: &mut Case) -> anyhow::Result<()> {
     let (name, text) = FILES[case.index];
     let failure: Failure = toml::from_str(text).with_context(|| format!("tb/regressions/npu/{name}.toml"))?;

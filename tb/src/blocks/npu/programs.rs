@@ -259,19 +259,25 @@ pub(super) fn compare(case: &mut Case, transaction: &mut Npu, programs: &[Vec<Co
     let mut probe = case.probe("npu", CONTEXT)?;
     let mut first = 0;
     for program in programs {
-        let expected = transaction.run(program)?;
-        case.cycles(expected.cycles);
-        let found = match clock(&mut machine, program, first, &mut probe) {
-            Ok(found) => found,
-            Err(error) => {
-                let what = match error.downcast_ref::<RunError>() {
-                    Some(RunError::Deadlock { .. }) => "deadlock",
-                    _ => "command refused",
-                };
-                case.differed(format_args!("{what}: {error}"));
+        let expected = transaction.run(program);
+        let found = clock(&mut machine, program, first, &mut probe);
+        let (expected, found) = match (expected, found) {
+            (Ok(expected), Ok(found)) => (expected, found),
+            (Err(expected), Err(found)) => {
+                case.equal("error", Some(&expected), found.downcast_ref());
+                break;
+            }
+            (Ok(_), Err(error)) => {
+                let deadlock = matches!(error.downcast_ref(), Some(RunError::Deadlock { .. }));
+                case.differed(format_args!("{}: {error}", if deadlock { "deadlock" } else { "command refused" }));
+                break;
+            }
+            (Err(error), Ok(_)) => {
+                case.differed(format_args!("refused by the transaction engine alone: {error}"));
                 break;
             }
         };
+        case.cycles(expected.cycles);
         first += found.cycles + 1;
         for engine in Engine::ALL {
             let of = |report: &Report| report.spans.iter().filter(|s| s.engine == engine).copied().collect::<Vec<_>>();
