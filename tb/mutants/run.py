@@ -266,6 +266,7 @@ def main():
     p.add_argument("--all", action="store_true", help="all mutants instead of a sample")
     p.add_argument("--seed", type=int, default=1, help="seed of the sample (1)")
     p.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th mutant, from the I-th")
+    p.add_argument("--tree", default="tree", help="copy of the sources to work in; runs side by side, of other blocks or shards, need one each")
     p.add_argument("--again", action="store_true", help="judge again what survived")
     p.add_argument("--report", action="store_true", help="judge nothing, say what is there")
     p.add_argument("--write", action="store_true", help="write tb/results/mutants.json")
@@ -274,8 +275,7 @@ def main():
         die(f"no block `{unknown[0]}`: there are {', '.join(BLOCKS)}")
     cargo_mutants("--version")
     if not args.report:
-        name = "tree" if args.shard == (1, 1) else f"tree{args.shard[0]}"
-        tree = Tree(name)
+        tree = Tree(args.tree)
         # The tests of all blocks first: they are fast, and the bench is built anew for each mutant that they let through.
         for block in args.blocks:
             run_step(tree, block, args, tree.by_tests, (None, "survived") if args.again else (None,))
