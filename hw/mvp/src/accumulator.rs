@@ -110,8 +110,9 @@ pub struct Accumulator {
     row_sums: Sram<i32>,
     entry: Stage,
     scales: Scales,
-    /// The A − 1 stages after the adder, in order.
+    /// The A − 1 stages after the adder: a ring, `oldest` the one whose sum is done.
     pipeline: Vec<Stage>,
+    oldest: usize,
     /// Some sum left 32 bits; sticky until reset.
     overflow: bool,
 }
@@ -126,6 +127,7 @@ impl Accumulator {
             entry: Stage::blank(config.cols),
             scales: Scales::blank(config.cols),
             pipeline: vec![Stage::blank(config.cols); config.accumulator_latency() - 1],
+            oldest: 0,
             overflow: false,
         }
     }
@@ -136,11 +138,13 @@ impl Accumulator {
         self
     }
 
+    #[inline]
     fn last_stage(&self) -> &Stage {
-        self.pipeline.last().unwrap_or(&self.entry)
+        self.pipeline.get(self.oldest).unwrap_or(&self.entry)
     }
 
     /// Whether a finished row stands at the output; it is computed by [`sum`](Accumulator::sum).
+    #[inline]
     pub fn offers(&self) -> bool {
         self.last_stage().tag.valid && self.last_stage().tag.last
     }
@@ -149,36 +153,37 @@ impl Accumulator {
     pub fn sum(&self, out: &mut OutRow) {
         let stage = self.last_stage();
         out.side = stage.side;
+        out.values.resize(self.config.cols, 0);
         if self.pipeline.is_empty() {
             self.add(&mut out.values);
             out.side.sum = self.add_row_sum();
         } else {
-            out.values.clone_from(&stage.values);
+            out.values.copy_from_slice(&stage.values);
         }
         (out.lanes, out.end) = (stage.tag.lanes, stage.tag.end);
     }
 
     /// The adders' wires.
-    fn add(&self, values: &mut Vec<i32>) {
-        values.clone_from(&self.entry.values);
+    fn add(&self, values: &mut [i32]) {
         let old = self.memory.out().data;
+        let terms = values.iter_mut().zip(old.iter().zip(&self.entry.values));
         match (self.config.sums_float(), self.config.group.is_some()) {
-            (false, _) if self.entry.tag.first => {}
-            (false, _) => values.iter_mut().zip(old).for_each(|(sum, old)| *sum = sum.wrapping_add(*old)),
-            (true, false) if self.entry.tag.first => {}
-            (true, false) => values.iter_mut().zip(old).for_each(|(sum, old)| {
-                let [a, b] = [*old, *sum].map(|bits| f32::from_bits(bits as u32));
+            (true, true) => self.add_scaled(values, old),
+            _ if self.entry.tag.first => values.copy_from_slice(&self.entry.values),
+            (false, _) => terms.for_each(|(sum, (old, new))| *sum = new.wrapping_add(*old)),
+            (true, false) => terms.for_each(|(sum, (old, new))| {
+                let [a, b] = [*old, *new].map(|bits| f32::from_bits(bits as u32));
                 *sum = canonical(a + b).to_bits() as i32;
             }),
-            (true, true) => self.add_scaled(values, old),
         }
     }
 
     fn add_scaled(&self, values: &mut [i32], old: &[i32]) {
         let Side { sum, scale } = self.entry.side;
         let is_float = self.config.datapath.is_float();
+        let entry = &self.entry.values;
         let partial: Vec<f32> =
-            values.iter().map(|&v| if is_float { f32::from_bits(v as u32) } else { v as f32 }).collect();
+            entry.iter().map(|&v| if is_float { f32::from_bits(v as u32) } else { v as f32 }).collect();
         let first = self.entry.tag.first;
         let mut sums: Vec<f32> =
             old.iter().map(|&bits| if first { 0.0 } else { f32::from_bits(bits as u32) }).collect();
@@ -216,8 +221,11 @@ impl Accumulator {
         }
         let sums_float = self.config.sums_float();
         if self.entry.tag.valid && !self.entry.tag.first && !sums_float {
-            let old = &self.memory.out().data[..usize::from(self.entry.tag.lanes)];
-            self.overflow |= old.iter().zip(&self.entry.values).any(|(a, b)| a.checked_add(*b).is_none());
+            // Two's complement overflow: addends of one sign, a sum of the other.
+            let lanes = usize::from(self.entry.tag.lanes);
+            let terms = self.memory.out().data[..lanes].iter().zip(&self.entry.values);
+            let signs = terms.fold(0, |signs, (a, b)| signs | (a ^ a.wrapping_add(*b)) & (b ^ a.wrapping_add(*b)));
+            self.overflow |= signs < 0;
         }
         let done = self.last_stage().tag;
         let write = (done.valid && !done.last).then_some(done.address.into());
@@ -226,17 +234,15 @@ impl Accumulator {
             let write = write.map(|address| SramWrite { address, data: std::slice::from_ref(&sum.side.sum) });
             self.row_sums.clock(&SramIn { read, write });
         }
-        let added = (!self.pipeline.is_empty()).then(|| {
-            let mut stage = self.entry.clone();
-            self.add(&mut stage.values);
-            stage
-        });
+        if !self.pipeline.is_empty() {
+            // The stage that is done makes room for the newest.
+            let mut values = std::mem::take(&mut self.pipeline[self.oldest].values);
+            self.add(&mut values);
+            self.pipeline[self.oldest] = Stage { tag: self.entry.tag, side: self.entry.side, values };
+            self.oldest = if self.oldest + 1 == self.pipeline.len() { 0 } else { self.oldest + 1 };
+        }
         let write = write.map(|address| SramWrite { address, data: sum.values.as_slice() });
         self.memory.clock(&SramIn { read, write });
-        if let Some(stage) = added {
-            self.pipeline.rotate_right(1);
-            self.pipeline[0] = stage;
-        }
         (self.entry.tag, self.entry.side) = (i.tag, i.side);
         self.entry.values.copy_from_slice(i.row);
         if let Some(scales) = i.scales {
@@ -272,7 +278,9 @@ impl Accumulator {
         if self.config.group.is_some() {
             self.scales.visit("scales".into(), v);
         }
-        for (i, stage) in self.pipeline.iter_mut().enumerate() {
+        for i in 0..self.pipeline.len() {
+            let stages = self.pipeline.len();
+            let stage = &mut self.pipeline[(self.oldest + stages - 1 - i) % stages];
             v.scope(("adder", i), |v| {
                 stage.tag.visit(0, v);
                 v.scope("side", |v| stage.side.visit(0, v));

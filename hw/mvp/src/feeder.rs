@@ -11,6 +11,7 @@ pub struct Feeder {
     config: Config,
     /// A ring of edges; `at` is the one written next, the oldest.
     history: Vec<WestRow>,
+    stages: usize,
     at: usize,
 }
 
@@ -18,26 +19,27 @@ impl Feeder {
     /// A feeder for the configuration's rows and element latency L.
     pub fn new(config: Config) -> Self {
         let stages = ((config.rows - 1) * config.mac_latency()).max(1);
-        Self { config, history: vec![WestRow::default(); stages * config.rows], at: 0 }
-    }
-
-    fn stages(&self) -> usize {
-        self.history.len() / self.config.rows
+        Self { config, history: vec![WestRow::default(); stages * config.rows], stages, at: 0 }
     }
 
     /// Position in the ring of what row `r` was given `age` edges ago, 1..=stages.
     fn slot(&self, r: usize, age: usize) -> usize {
-        let stages = self.stages();
-        let edge = if self.at >= age { self.at - age } else { self.at + stages - age };
+        let edge = if self.at >= age { self.at - age } else { self.at + self.stages - age };
         edge * self.config.rows + r
     }
 
     /// The wires into the array, from the registers and this cycle's input.
     pub fn west(&self, input: &[WestRow], out: &mut Vec<WestRow>) {
-        out.clear();
-        out.push(input[0]);
-        let latency = self.config.mac_latency();
-        out.extend((1..self.config.rows).map(|r| self.history[self.slot(r, r * latency)]));
+        let rows = self.config.rows;
+        out.resize(rows, WestRow::default());
+        out[0] = input[0];
+        // From row to row L edges further back; no division, no call: this is done every cycle.
+        let (back, around) = (self.config.mac_latency() * rows, self.history.len());
+        let mut edge = self.at * rows;
+        for (r, wires) in out.iter_mut().enumerate().skip(1) {
+            edge = if edge >= back { edge - back } else { edge + around - back };
+            *wires = self.history[edge + r];
+        }
     }
 
     /// The edge.
@@ -45,7 +47,7 @@ impl Feeder {
         if enable {
             let rows = self.config.rows;
             self.history[self.at * rows..][..rows].copy_from_slice(input);
-            self.at = if self.at + 1 == self.stages() { 0 } else { self.at + 1 };
+            self.at = if self.at + 1 == self.stages { 0 } else { self.at + 1 };
         }
     }
 
@@ -83,6 +85,7 @@ impl Feeder {
 pub struct Deskew {
     cols: usize,
     history: Vec<i32>,
+    stages: usize,
     at: usize,
     row: Vec<i32>,
 }
@@ -91,20 +94,25 @@ impl Deskew {
     /// A deskew for `cols` columns.
     pub fn new(cols: usize) -> Self {
         let stages = (cols - 1).max(1);
-        Self { cols, history: vec![0; stages * cols], at: 0, row: vec![0; cols] }
+        Self { cols, history: vec![0; stages * cols], stages, at: 0, row: vec![0; cols] }
     }
 
     fn slot(&self, c: usize, age: usize) -> usize {
-        let stages = self.history.len() / self.cols;
-        let edge = if self.at >= age { self.at - age } else { self.at + stages - age };
+        let edge = if self.at >= age { self.at - age } else { self.at + self.stages - age };
         edge * self.cols + c
     }
 
     /// The aligned row: the registers of all columns but the last, which passes straight through.
     pub fn row(&mut self, south: &[i32]) -> &[i32] {
+        // Column 0's is the oldest edge, `at`; from column to column one edge younger.
         let last = self.cols - 1;
-        for c in 0..last {
-            self.row[c] = self.history[self.slot(c, last - c)];
+        let mut edge = self.at * self.cols;
+        for (c, sum) in self.row[..last].iter_mut().enumerate() {
+            *sum = self.history[edge + c];
+            edge += self.cols;
+            if edge == self.history.len() {
+                edge = 0;
+            }
         }
         self.row[last] = south[last];
         &self.row
@@ -113,9 +121,8 @@ impl Deskew {
     /// The edge.
     pub fn clock(&mut self, enable: bool, south: &[i32]) {
         if enable {
-            let stages = self.history.len() / self.cols;
             self.history[self.at * self.cols..][..self.cols].copy_from_slice(south);
-            self.at = if self.at + 1 == stages { 0 } else { self.at + 1 };
+            self.at = if self.at + 1 == self.stages { 0 } else { self.at + 1 };
         }
     }
 

@@ -1,6 +1,6 @@
 //! The element's arithmetic as a loop over one row of the array, a datapath each.
 
-use crate::Code;
+use crate::{Code, WestRow};
 use numeric::fast::{DecodeTable, canonical, decode_fp16, fma};
 use numeric::{Flags, FloatFormat, Mode, convert};
 
@@ -12,42 +12,71 @@ pub(crate) trait Lanes: Clone + std::fmt::Debug + 'static {
     fn act(&self, code: Code) -> Self::Lane;
     /// Decodes a weight.
     fn weight(&self, code: Code) -> Self::Lane;
+    /// Decodes the activations that enter from the west, row r's into `acts[r · stride]`.
+    #[inline(always)]
+    fn enter(&self, rows: &[WestRow], acts: &mut [Self::Lane], stride: usize) {
+        for (west, act) in rows.iter().zip(acts.iter_mut().step_by(stride)) {
+            *act = self.act(west.act);
+        }
+    }
     /// South = north + act · weight, lane by lane. A function over plain slices, so that the compiler vectorises it.
-    fn multiply_accumulate<const FMA: bool>(
-        south: &mut [i32],
-        north: &[i32],
-        acts: &[Self::Lane],
-        weights: &[Self::Lane],
-    );
+    #[inline(always)]
+    fn multiply_accumulate<const FMA: bool>(lanes: RowLanes<'_, Self::Lane>) {
+        row::<Self, FMA, false>(&[], lanes);
+    }
+    /// The same where lane c's bit of `valid` is set, 64 lanes a word; elsewhere south = north.
+    #[inline(always)]
+    fn multiply_accumulate_where<const FMA: bool>(valid: &[u64], lanes: RowLanes<'_, Self::Lane>) {
+        row::<Self, FMA, true>(valid, lanes);
+    }
+    /// sum + act · weight, one lane.
+    fn fused<const FMA: bool>(sum: i32, act: Self::Lane, weight: Self::Lane) -> i32;
 }
 
-/// south\[i\] = f(north\[i\], acts\[i\], weights\[i\]), in runs of 16 and 8 whose length the compiler knows: arrays are narrow, and a loop of open
-/// length would leave eight columns to its scalar tail.
+/// South, north, activations and weights of one row.
+pub(crate) type RowLanes<'a, T> = (&'a mut [i32], &'a [i32], &'a [T], &'a [T]);
+
+/// Bits of lanes `at` and up, all set unless `MASKED`.
 #[inline(always)]
-fn zip_lanes<T: Copy>(
-    south: &mut [i32],
-    north: &[i32],
-    acts: &[T],
-    weights: &[T],
-    f: impl Fn(i32, T, T) -> i32 + Copy,
-) {
-    #[inline(always)]
-    fn runs<'a, T: Copy, const N: usize>(
-        (south, north, acts, weights): (&'a mut [i32], &'a [i32], &'a [T], &'a [T]),
-        f: impl Fn(i32, T, T) -> i32 + Copy,
-    ) -> (&'a mut [i32], &'a [i32], &'a [T], &'a [T]) {
-        let ((south, s), (north, n)) = (south.as_chunks_mut::<N>(), north.as_chunks::<N>());
-        let ((acts, a), (weights, w)) = (acts.as_chunks::<N>(), weights.as_chunks::<N>());
-        for (((south, north), acts), weights) in south.iter_mut().zip(north).zip(acts).zip(weights) {
-            *south = std::array::from_fn(|i| f(north[i], acts[i], weights[i]));
+fn bits<const MASKED: bool>(valid: &[u64], at: usize) -> u64 {
+    if MASKED { valid[at / 64] >> (at % 64) } else { u64::MAX }
+}
+
+/// One row in runs of 16 and 8 lanes, a length that the compiler knows: arrays are narrow, and a loop of open length would leave eight
+/// columns to its scalar tail.
+#[inline(always)]
+fn row<K: Lanes + ?Sized, const FMA: bool, const MASKED: bool>(valid: &[u64], lanes: RowLanes<'_, K::Lane>) {
+    let mut at = 0;
+    let rest = runs::<K, FMA, MASKED, 16>(valid, &mut at, lanes);
+    let (south, north, acts, weights) = runs::<K, FMA, MASKED, 8>(valid, &mut at, rest);
+    for i in 0..south.len().min(north.len()).min(acts.len()).min(weights.len()) {
+        let here = bits::<MASKED>(valid, at + i) & 1 == 1;
+        south[i] = if here { K::fused::<FMA>(north[i], acts[i], weights[i]) } else { north[i] };
+    }
+}
+
+/// Whole runs of N lanes, of which `at` is the first; gives back what is left. Plain loops: the library's closures are not always inlined,
+/// and a function left standing is compiled without the wide instructions.
+#[inline(always)]
+fn runs<'a, K: Lanes + ?Sized, const FMA: bool, const MASKED: bool, const N: usize>(
+    valid: &[u64],
+    at: &mut usize,
+    (south, north, acts, weights): RowLanes<'a, K::Lane>,
+) -> RowLanes<'a, K::Lane> {
+    let ((south, s), (north, n)) = (south.as_chunks_mut::<N>(), north.as_chunks::<N>());
+    let ((acts, a), (weights, w)) = (acts.as_chunks::<N>(), weights.as_chunks::<N>());
+    for (((south, north), acts), weights) in south.iter_mut().zip(north).zip(acts).zip(weights) {
+        let bits = bits::<MASKED>(valid, *at) as u32;
+        // Into a value of its own first: nothing tells the compiler here that `south` is apart from what is read.
+        let mut sums = *north;
+        for i in 0..N {
+            let sum = K::fused::<FMA>(north[i], acts[i], weights[i]);
+            sums[i] = if bits >> i & 1 == 1 { sum } else { north[i] };
         }
-        (s, n, a, w)
+        *south = sums;
+        *at += N;
     }
-    let rest = runs::<T, 16>((south, north, acts, weights), f);
-    let (south, north, acts, weights) = runs::<T, 8>(rest, f);
-    for (((s, &n), &a), &w) in south.iter_mut().zip(north).zip(acts).zip(weights) {
-        *s = f(n, a, w);
-    }
+    (s, n, a, w)
 }
 
 /// INT8 × INT8, 16-bit lanes.
@@ -66,8 +95,8 @@ impl Lanes for Int8 {
     }
 
     #[inline(always)]
-    fn multiply_accumulate<const FMA: bool>(south: &mut [i32], north: &[i32], acts: &[i16], weights: &[i16]) {
-        zip_lanes(south, north, acts, weights, |n, a, w| n.wrapping_add(i32::from(a) * i32::from(w)));
+    fn fused<const FMA: bool>(sum: i32, act: i16, weight: i16) -> i32 {
+        sum.wrapping_add(i32::from(act) * i32::from(weight))
     }
 }
 
@@ -91,10 +120,8 @@ impl Lanes for Pairs {
     }
 
     #[inline(always)]
-    fn multiply_accumulate<const FMA: bool>(south: &mut [i32], north: &[i32], acts: &[[i16; 2]], weights: &[[i16; 2]]) {
-        zip_lanes(south, north, acts, weights, |n, a, w| {
-            n.wrapping_add(i32::from(a[0]) * i32::from(w[0]) + i32::from(a[1]) * i32::from(w[1]))
-        });
+    fn fused<const FMA: bool>(sum: i32, act: [i16; 2], weight: [i16; 2]) -> i32 {
+        sum.wrapping_add(i32::from(act[0]) * i32::from(weight[0]) + i32::from(act[1]) * i32::from(weight[1]))
     }
 }
 
@@ -113,6 +140,11 @@ enum Decoder {
     Core(FloatFormat),
 }
 
+#[inline(always)]
+fn bf16(code: Code) -> f32 {
+    f32::from_bits((code as u32) << 16)
+}
+
 impl Decoder {
     fn new(format: FloatFormat) -> Self {
         match format {
@@ -125,7 +157,7 @@ impl Decoder {
 
     fn decode(&self, code: Code) -> f32 {
         match self {
-            Self::Bf16 => f32::from_bits((code as u32) << 16),
+            Self::Bf16 => bf16(code),
             Self::Fp16 => decode_fp16(code as u16),
             Self::Table(table) => table.value(code as u8),
             Self::Core(format) => {
@@ -145,6 +177,16 @@ impl Floats {
 impl Lanes for Floats {
     type Lane = f32;
 
+    #[inline(always)]
+    fn enter(&self, rows: &[WestRow], acts: &mut [f32], stride: usize) {
+        let lanes = rows.iter().zip(acts.iter_mut().step_by(stride));
+        match self.act {
+            // The commonest, without a choice a row.
+            Decoder::Bf16 => lanes.for_each(|(west, act)| *act = bf16(west.act)),
+            _ => lanes.for_each(|(west, act)| *act = self.act.decode(west.act)),
+        }
+    }
+
     fn act(&self, code: Code) -> f32 {
         self.act.decode(code)
     }
@@ -154,9 +196,7 @@ impl Lanes for Floats {
     }
 
     #[inline(always)]
-    fn multiply_accumulate<const FMA: bool>(south: &mut [i32], north: &[i32], acts: &[f32], weights: &[f32]) {
-        zip_lanes(south, north, acts, weights, |n, a, w| {
-            canonical(fma::<FMA>(a, w, f32::from_bits(n as u32))).to_bits() as i32
-        });
+    fn fused<const FMA: bool>(sum: i32, act: f32, weight: f32) -> i32 {
+        canonical(fma::<FMA>(act, weight, f32::from_bits(sum as u32))).to_bits() as i32
     }
 }

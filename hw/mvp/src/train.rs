@@ -50,25 +50,25 @@ impl<const W: usize> Train<W> {
         self.0[0] = first;
     }
 
-    /// Runs of neighbouring columns whose bit is set, west to east; a run never crosses a word.
-    pub(crate) fn runs(self) -> impl Iterator<Item = std::ops::Range<usize>> {
+    /// Columns whose bit is set, west to east.
+    pub(crate) fn columns(self) -> impl Iterator<Item = usize> {
         self.0.into_iter().enumerate().flat_map(|(w, mut word)| {
             std::iter::from_fn(move || {
-                if word == 0 {
-                    return None;
-                }
-                let from = word.trailing_zeros();
-                let len = (word >> from).trailing_ones();
-                word &= !(rtl::mask(len) << from);
-                let at = w * 64 + from as usize;
-                Some(at..at + len as usize)
+                let c = (word != 0).then(|| w * 64 + word.trailing_zeros() as usize);
+                word &= word.wrapping_sub(1);
+                c
             })
         })
     }
 
-    /// Columns whose bit is set, west to east.
-    pub(crate) fn columns(self) -> impl DoubleEndedIterator<Item = usize> {
-        (0..W * 64).filter(move |&c| self.get(c))
+    /// Columns whose bit is set, east to west.
+    pub(crate) fn columns_from_the_east(self) -> impl Iterator<Item = usize> {
+        (0..W * 64).rev().filter(move |&c| self.get(c))
+    }
+
+    /// The bits, 64 columns a word.
+    pub(crate) fn words(&self) -> &[u64; W] {
+        &self.0
     }
 
     /// `Some(n)` if exactly the columns 0..n are set.
@@ -83,12 +83,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn runs_are_the_columns_that_are_set() {
+    fn columns_are_those_that_are_set() {
         let mut train = Train::<2>::default();
         let set = [0, 1, 5, 62, 63, 64, 65, 100, 127];
         set.iter().for_each(|&c| train.set(c, true));
-        assert_eq!(train.runs().flatten().collect::<Vec<_>>(), set);
         assert_eq!(train.columns().collect::<Vec<_>>(), set);
+        let mut from_the_east: Vec<_> = train.columns_from_the_east().collect();
+        from_the_east.reverse();
+        assert_eq!(from_the_east, set);
         assert_eq!(Train::<2>::full(70).prefix(), Some(70));
         assert_eq!(train.prefix(), None);
     }

@@ -1,0 +1,285 @@
+use crate::lanes::{Lanes, RowLanes};
+use crate::pe::mac_config;
+use crate::train::Train;
+use crate::{Code, Config, WestRow};
+use numeric::MacConfig;
+use numeric::fast::Kernel;
+
+/// Edges that the activation windows slide before they are moved back.
+pub(super) const SLIDE: usize = 128;
+
+/// Any number of columns.
+const ANY: usize = 0;
+
+/// The one-bit registers of one row of elements.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RowBits<const W: usize> {
+    pub(super) valid: Train<W>,
+    pub(super) swap: Train<W>,
+    pub(super) load: Train<W>,
+    /// Every column's activation counts.
+    full: bool,
+    /// All activations in sight count, nothing swaps and nothing loads: more of the same changes none of the bits.
+    steady: bool,
+}
+
+impl<const W: usize> RowBits<W> {
+    /// Derives what the bits come to. `window`: columns and their history.
+    #[inline(always)]
+    pub(super) fn summarise(&mut self, window: &Train<W>, columns: &Train<W>) {
+        self.full = self.valid.and(columns) == *columns;
+        self.steady = self.valid == *window && self.swap.none() && self.load.none();
+    }
+
+    /// The edge.
+    #[inline(always)]
+    fn shift(&mut self, west: &WestRow, window: &Train<W>, columns: &Train<W>) {
+        self.valid.shift(west.valid, window);
+        self.swap.shift(west.swap, window);
+        self.load.shift(west.load, columns);
+        if !west.keep {
+            self.load.keep_first();
+        }
+        self.summarise(window, columns);
+    }
+}
+
+/// An array of one datapath: matrices of registers, a row of elements beside the other.
+#[derive(Clone, Debug)]
+pub(super) struct Engine<K: Lanes, const W: usize> {
+    pub(super) config: Config,
+    pub(super) kernel: K,
+    pub(super) mac: Option<MacConfig>,
+    /// L.
+    pub(super) stages: usize,
+    /// Columns and their history in a [`Train`].
+    pub(super) window: Train<W>,
+    pub(super) columns: Train<W>,
+    /// The activation registers of row r are `codes[r · stride + head ..][..C]`, decoded in `acts`: writing one before them and moving
+    /// the head is the shift east. The L − 1 entries after them are what the last columns held before: the operands of later stages.
+    pub(super) codes: Vec<Code>,
+    pub(super) acts: Vec<K::Lane>,
+    pub(super) stride: usize,
+    pub(super) head: usize,
+    pub(super) weight_codes: Vec<Code>,
+    pub(super) weights: Vec<K::Lane>,
+    pub(super) shadows: Vec<Code>,
+    /// The L − 1 weights that each element had before, the latest first: `past[(r · (L − 1) + i) · C + c]`.
+    pub(super) past: Vec<Code>,
+    pub(super) bits: Vec<RowBits<W>>,
+    /// What each edge computed, as planes of R + 1 rows of C, the first row zeros that enter from the north. A sum is complete when
+    /// its operands enter and becomes the element's register L − 1 edges later. One plane in place for integers, else a ring of 2L.
+    pub(super) psums: Vec<i32>,
+    /// Values in a plane, and how many there are.
+    pub(super) plane: usize,
+    planes: usize,
+    /// The plane written next.
+    at: usize,
+    /// Edges since reset, no further than L.
+    pub(super) age: usize,
+}
+
+impl<K: Lanes, const W: usize> Engine<K, W> {
+    pub(super) fn boxed(config: Config, kernel: K) -> Box<Self> {
+        let Config { rows, cols, .. } = config;
+        let stages = config.mac_latency();
+        let mac = mac_config(config);
+        let live = cols + stages - 1;
+        let stride = live + SLIDE;
+        let (plane, planes) = ((rows + 1) * cols, if mac.is_some() { 2 * stages } else { 1 });
+        Box::new(Self {
+            config,
+            mac,
+            stages,
+            window: Train::full(live),
+            columns: Train::full(cols),
+            codes: vec![0; rows * stride],
+            acts: vec![kernel.act(0); rows * stride],
+            stride,
+            head: SLIDE,
+            weight_codes: vec![0; rows * cols],
+            weights: vec![kernel.weight(0); rows * cols],
+            shadows: vec![0; rows * cols],
+            past: vec![0; rows * (stages - 1) * cols],
+            bits: vec![RowBits::default(); rows],
+            psums: vec![0; planes * plane],
+            plane,
+            planes,
+            at: 0,
+            age: 0,
+            kernel,
+        })
+    }
+
+    /// The plane of `age` edges ago, 1 being the edge just passed.
+    #[inline]
+    pub(super) fn plane_of(&self, age: usize) -> usize {
+        match self.planes {
+            1 => 0,
+            _ if age <= self.at => self.at - age,
+            planes => self.at + planes - age,
+        }
+    }
+
+    /// The southern edge: sums whose operands entered L − 1 edges before the last one.
+    #[inline]
+    pub(super) fn south(&self) -> &[i32] {
+        let start = self.plane_of(self.stages) * self.plane + self.config.rows * self.config.cols;
+        &self.psums[start..start + self.config.cols]
+    }
+
+    pub(super) fn reset(&mut self) {
+        *self = *Self::boxed(self.config, self.kernel.clone());
+    }
+}
+
+/// One edge of the whole array, with the instructions that the machine has.
+pub(super) struct Edge<'a, K: Lanes, const W: usize> {
+    pub(super) engine: &'a mut Engine<K, W>,
+    pub(super) rows: &'a [WestRow],
+}
+
+impl<K: Lanes, const W: usize> Kernel for Edge<'_, K, W> {
+    type Out = ();
+
+    /// All operands move before the first sum is made: a vector that is read right after a part of it was written waits for the
+    /// write, and this way all rows wait together.
+    #[inline(always)]
+    fn run<const FMA: bool>(self) {
+        self.engine.shift(self.rows);
+        match self.engine.config.cols {
+            8 if W == 1 => self.engine.sum::<FMA, 8>(),
+            16 if W == 1 => self.engine.sum::<FMA, 16>(),
+            32 if W == 1 => self.engine.sum::<FMA, 32>(),
+            _ => self.engine.sum::<FMA, ANY>(),
+        }
+    }
+}
+
+impl<K: Lanes, const W: usize> Engine<K, W> {
+    /// The edge of all registers but the partial sums.
+    #[inline(always)]
+    fn shift(&mut self, rows: &[WestRow]) {
+        if self.head == 0 {
+            self.slide_back();
+        }
+        self.head -= 1;
+        let stride = self.stride;
+        for (west, code) in rows.iter().zip(self.codes[self.head..].iter_mut().step_by(stride)) {
+            *code = west.act;
+        }
+        self.kernel.enter(rows, &mut self.acts[self.head..], stride);
+        let (window, columns) = (self.window, self.columns);
+        let mut busy = false;
+        for (west, bits) in rows.iter().zip(&mut self.bits) {
+            if !(bits.steady & west.valid & !west.swap & !west.load) {
+                bits.shift(west, &window, &columns);
+                busy |= !(bits.swap.none() & bits.load.none());
+            }
+        }
+        if busy {
+            self.move_weights(rows);
+        }
+    }
+
+    /// The edge of the weights.
+    fn move_weights(&mut self, rows: &[WestRow]) {
+        for (r, west) in rows.iter().enumerate().take(self.bits.len()) {
+            if !self.bits[r].swap.none() {
+                self.take_shadows(r);
+            }
+            if !self.bits[r].load.none() {
+                self.shift_shadows(r, west.weight);
+            }
+        }
+    }
+
+    #[cold]
+    fn slide_back(&mut self) {
+        let live = self.stride - SLIDE;
+        self.codes.chunks_exact_mut(self.stride).for_each(|row| row.copy_within(0..live, SLIDE));
+        self.acts.chunks_exact_mut(self.stride).for_each(|row| row.copy_within(0..live, SLIDE));
+        self.head = SLIDE;
+    }
+
+    /// The swap: in the columns that its bit has reached, the shadow becomes the weight.
+    fn take_shadows(&mut self, r: usize) {
+        let cols = self.config.cols;
+        let past = r * (self.stages - 1) * cols..(r + 1) * (self.stages - 1) * cols;
+        let past = &mut self.past[past];
+        let row = r * cols..(r + 1) * cols;
+        let (codes, weights) = (&mut self.weight_codes[row.clone()], &mut self.weights[row.clone()]);
+        let shadows = &self.shadows[row];
+        for c in self.bits[r].swap.and(&self.columns).columns() {
+            for i in (c + cols..past.len()).step_by(cols).rev() {
+                past[i] = past[i - cols];
+            }
+            if let Some(latest) = past.get_mut(c) {
+                *latest = codes[c];
+            }
+            codes[c] = shadows[c];
+            weights[c] = self.kernel.weight(shadows[c]);
+        }
+    }
+
+    fn shift_shadows(&mut self, r: usize, west: Code) {
+        let cols = self.config.cols;
+        let shadows = &mut self.shadows[r * cols..(r + 1) * cols];
+        let load = &self.bits[r].load;
+        match load.prefix() {
+            Some(n) => shadows.copy_within(..n - 1, 1),
+            None => {
+                let mut columns = load.and(&self.columns);
+                columns.set(0, false);
+                columns.columns_from_the_east().for_each(|c| shadows[c] = shadows[c - 1]);
+            }
+        }
+        if load.get(0) {
+            shadows[0] = west;
+        }
+    }
+
+    /// The partial sums. `COLS`: C where the compiler shall know it, else [`ANY`].
+    #[inline(always)]
+    fn sum<const FMA: bool, const COLS: usize>(&mut self) {
+        let (cols, rows) = (if COLS == ANY { self.config.cols } else { COLS }, self.config.rows);
+        let stride = self.stride;
+        let (acts, weights, bits) = (&self.acts[self.head..], &self.weights, &self.bits[..rows]);
+        if self.planes == 1 {
+            // From the south up, so that each row reads the sums of the row above before they change.
+            for (r, bits) in bits.iter().enumerate().rev() {
+                let (north, south) = self.psums[r * cols..][..2 * cols].split_at_mut(cols);
+                let (acts, weights) = (&acts[r * stride..][..cols], &weights[r * cols..][..cols]);
+                row_sums::<K, FMA, W>(bits, (south, north, acts, weights));
+            }
+        } else {
+            let (north, south) = (self.plane_of(self.stages), self.at);
+            let (south, north) = two_planes(&mut self.psums, self.plane, south, north);
+            for (r, bits) in bits.iter().enumerate() {
+                let (south, north) = (&mut south[(r + 1) * cols..][..cols], &north[r * cols..][..cols]);
+                let (acts, weights) = (&acts[r * stride..][..cols], &weights[r * cols..][..cols]);
+                row_sums::<K, FMA, W>(bits, (south, north, acts, weights));
+            }
+            self.at = if self.at + 1 == self.planes { 0 } else { self.at + 1 };
+            self.age = (self.age + 1).min(self.stages);
+        }
+    }
+}
+
+/// One row of partial sums.
+#[inline(always)]
+fn row_sums<K: Lanes, const FMA: bool, const W: usize>(bits: &RowBits<W>, lanes: RowLanes<'_, K::Lane>) {
+    if bits.full {
+        K::multiply_accumulate::<FMA>(lanes);
+    } else {
+        K::multiply_accumulate_where::<FMA>(bits.valid.words(), lanes);
+    }
+}
+
+/// Planes `south` and `north`, which differ.
+#[inline(always)]
+fn two_planes(psums: &mut [i32], plane: usize, south: usize, north: usize) -> (&mut [i32], &[i32]) {
+    let (left, right) = psums.split_at_mut(south.max(north) * plane);
+    let (left, right) = (&mut left[south.min(north) * plane..][..plane], &mut right[..plane]);
+    if south < north { (left, right) } else { (right, left) }
+}
