@@ -150,6 +150,7 @@ impl Accumulator {
     }
 
     /// The wires out of the last stage.
+    #[inline]
     pub fn sum(&self, out: &mut OutRow) {
         let stage = self.last_stage();
         out.side = stage.side;
@@ -215,6 +216,7 @@ impl Accumulator {
     }
 
     /// The edge; `sum` is what [`sum`](Accumulator::sum) gives in this cycle.
+    #[inline]
     pub fn clock(&mut self, i: &AccumulatorIn<'_>, sum: &OutRow) {
         if !i.enable {
             return;

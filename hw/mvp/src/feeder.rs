@@ -29,6 +29,7 @@ impl Feeder {
     }
 
     /// The wires into the array, from the registers and this cycle's input.
+    #[inline]
     pub fn west(&self, input: &[WestRow], out: &mut Vec<WestRow>) {
         let rows = self.config.rows;
         out.resize(rows, WestRow::default());
@@ -43,6 +44,7 @@ impl Feeder {
     }
 
     /// The edge.
+    #[inline]
     pub fn clock(&mut self, enable: bool, input: &[WestRow]) {
         if enable {
             let rows = self.config.rows;
@@ -103,6 +105,7 @@ impl Deskew {
     }
 
     /// The aligned row: the registers of all columns but the last, which passes straight through.
+    #[inline]
     pub fn row(&mut self, south: &[i32]) -> &[i32] {
         // Column 0's is the oldest edge, `at`; from column to column one edge younger.
         let last = self.cols - 1;
@@ -119,6 +122,7 @@ impl Deskew {
     }
 
     /// The edge.
+    #[inline]
     pub fn clock(&mut self, enable: bool, south: &[i32]) {
         if enable {
             self.history[self.at * self.cols..][..self.cols].copy_from_slice(south);
