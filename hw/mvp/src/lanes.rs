@@ -42,12 +42,13 @@ fn bits<const MASKED: bool>(valid: &[u64], at: usize) -> u64 {
     if MASKED { valid[at / 64] >> (at % 64) } else { u64::MAX }
 }
 
-/// One row in runs of 16 and 8 lanes, a length that the compiler knows: arrays are narrow, and a loop of open length would leave eight
+/// One row in runs of 32, 16 and 8 lanes, a length that the compiler knows: arrays are narrow, and a loop of open length would leave eight
 /// columns to its scalar tail.
 #[inline(always)]
 fn row<K: Lanes + ?Sized, const FMA: bool, const MASKED: bool>(valid: &[u64], lanes: RowLanes<'_, K::Lane>) {
     let mut at = 0;
-    let rest = runs::<K, FMA, MASKED, 16>(valid, &mut at, lanes);
+    let rest = runs::<K, FMA, MASKED, 32>(valid, &mut at, lanes);
+    let rest = runs::<K, FMA, MASKED, 16>(valid, &mut at, rest);
     let (south, north, acts, weights) = runs::<K, FMA, MASKED, 8>(valid, &mut at, rest);
     for i in 0..south.len().min(north.len()).min(acts.len()).min(weights.len()) {
         let here = bits::<MASKED>(valid, at + i) & 1 == 1;
