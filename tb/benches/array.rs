@@ -138,6 +138,11 @@ fn name(side: usize, format: Format, [m, n, k]: [usize; 3], traced: bool) -> Str
     format!("{}{format} {side}x{side}, {m}×{k}×{n}", if traced { "traced, " } else { "" })
 }
 
+/// Removes a file if it is there: writing over one that is costs more on some file systems than a new one does.
+fn remove(path: &Path) {
+    let _ = std::fs::remove_file(path);
+}
+
 /// One comparison, towards a target.
 fn measure(
     name: &str,
@@ -163,11 +168,13 @@ fn measure(
     ensure!(digest == run(config, &cycles, times), "the twin and the engine give different results");
     let work = (times * cycles.len()) as f64;
     let mut engine = || {
+        remove(&ours);
         let got = if traced { run_traced(config, &cycles, &ours).ok() } else { Some(run(config, &cycles, times)) };
         assert_eq!(got, Some(digest), "the engine's results change");
         work
     };
     let mut peer = || {
+        remove(&theirs);
         assert_eq!(twin.ask(&command).ok(), Some(digest), "the twin's results change");
         work
     };

@@ -125,6 +125,7 @@ pub trait Visitor {
     }
 
     /// Walks `body` inside a scope.
+    #[inline]
     fn scope(&mut self, name: impl Into<Name>, body: impl FnOnce(&mut Self))
     where
         Self: Sized,
@@ -136,7 +137,7 @@ pub trait Visitor {
     }
 
     /// Shows a register of `width` bits. Registers end in `_q`.
-    #[inline]
+    #[inline(always)]
     fn reg<T: Bits>(&mut self, name: impl Into<Name>, width: u32, format: Format, value: &mut T)
     where
         Self: Sized,

@@ -1,6 +1,6 @@
 use std::io::{self, Seek, SeekFrom, Write};
 
-const CAPACITY: usize = 1 << 16;
+const CAPACITY: usize = 1 << 20;
 
 /// Longest line that [`Output::line`] hands out room for: `b`, 64 digits, a space, a code of five characters, a newline.
 pub(super) const LINE: usize = 80;

@@ -1,6 +1,6 @@
 use super::{Backend, Glob, Kind, Reach, VarId};
 use rtl::{Format, Name, Role, Signal, Visitor, mask};
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
 
 /// What later walks need to know of a signal, and nothing else: they touch it for every signal of every cycle.
 #[derive(Clone, Copy)]
@@ -11,15 +11,17 @@ pub(super) struct Cell {
     pub(super) care: u64,
 }
 
-/// What writing a change needs.
+/// What writing a change needs. Kept small: a large design's are touched in every cycle.
+#[derive(Clone, Copy)]
 pub(super) struct Variable {
     id: VarId,
-    width: u32,
-    shadow: Shadow,
+    width: u8,
+    /// It has an entry among the shadows.
+    shadowed: bool,
 }
 
-enum Shadow {
-    None,
+/// A variable that shows another's meaning.
+pub(super) enum Shadow {
     Real(VarId, fn(u64) -> f64),
     /// The name of each code.
     Text(VarId, Vec<String>),
@@ -32,6 +34,8 @@ pub(super) struct Plan {
     /// One a signal of the scopes entered.
     pub(super) cells: Vec<Cell>,
     variables: Vec<Option<Variable>>,
+    /// Of the signals at these positions.
+    shadows: HashMap<usize, Shadow>,
     /// Position of the trigger's signal.
     pub(super) trigger: Option<usize>,
     pub(super) clock: Option<VarId>,
@@ -43,37 +47,52 @@ pub(super) struct Plan {
 impl Plan {
     /// Writes signal `index`'s value and its shadow, returning how many values that were. `last` is none the first time.
     pub(super) fn write(&self, backend: &mut impl Backend, index: usize, last: Option<u64>, value: u64) -> u64 {
-        let Some(variable) = &self.variables[index] else { return 0 };
-        write(backend, variable, last, value)
+        Writers { variables: &self.variables, shadows: &self.shadows }.write(backend, index, last, value)
     }
 
     /// Splits the plan into what a walk changes and what it reads.
-    pub(super) fn split(&mut self) -> (&[bool], &mut [Cell], &[Option<Variable>]) {
-        (&self.enter, &mut self.cells, &self.variables)
+    pub(super) fn split(&mut self) -> (&[bool], &mut [Cell], Writers<'_>) {
+        (&self.enter, &mut self.cells, Writers { variables: &self.variables, shadows: &self.shadows })
     }
 }
 
-/// See [`Plan::write`].
-#[inline]
-pub(super) fn write(backend: &mut impl Backend, variable: &Variable, last: Option<u64>, value: u64) -> u64 {
-    backend.bits(variable.id, variable.width, value);
-    match &variable.shadow {
-        Shadow::None => 1,
-        Shadow::Real(id, decode) => {
-            // Two codes of one value (NaNs, most often) make no second change.
-            let real = decode(value);
-            if last.is_some_and(|l| decode(l).to_bits() == real.to_bits()) {
-                return 1;
+/// What writes changes.
+#[derive(Clone, Copy)]
+pub(super) struct Writers<'a> {
+    variables: &'a [Option<Variable>],
+    shadows: &'a HashMap<usize, Shadow>,
+}
+
+impl Writers<'_> {
+    /// Signals.
+    pub(super) fn len(&self) -> usize {
+        self.variables.len()
+    }
+
+    /// See [`Plan::write`].
+    #[inline(always)]
+    pub(super) fn write(&self, backend: &mut impl Backend, index: usize, last: Option<u64>, value: u64) -> u64 {
+        let Some(variable) = self.variables[index] else { return 0 };
+        backend.bits(variable.id, variable.width.into(), value);
+        let shadow = if variable.shadowed { self.shadows.get(&index) } else { None };
+        match shadow {
+            None => 1,
+            Some(Shadow::Real(id, decode)) => {
+                // Two codes of one value (NaNs, most often) make no second change.
+                let real = decode(value);
+                if last.is_some_and(|l| decode(l).to_bits() == real.to_bits()) {
+                    return 1;
+                }
+                backend.real(*id, real);
+                2
             }
-            backend.real(*id, real);
-            2
-        }
-        Shadow::Text(id, names) => {
-            match names.get(value as usize) {
-                Some(name) => backend.text(*id, name),
-                None => backend.text(*id, &format!("code_{value}")),
+            Some(Shadow::Text(id, names)) => {
+                match names.get(value as usize) {
+                    Some(name) => backend.text(*id, name),
+                    None => backend.text(*id, &format!("code_{value}")),
+                }
+                2
             }
-            2
         }
     }
 }
@@ -186,8 +205,8 @@ impl<'a> Declaration<'a> {
             declared += usize::from(id.is_some());
             id
         };
-        let mut variables: Vec<Option<Variable>> = Vec::new();
-        variables.resize_with(self.cells.len(), || None);
+        let mut variables: Vec<Option<Variable>> = vec![None; self.cells.len()];
+        let mut shadows = HashMap::new();
         backend.enter(&self.path[0]);
         let clock = declare(backend, "clk", Role::Wire, Kind::Bits(1));
         let cycle = declare(backend, "cycle", Role::Register, Kind::Bits(64));
@@ -198,20 +217,22 @@ impl<'a> Declaration<'a> {
                 Item::Signal(name, shadow, index, signal) => {
                     let Some(id) = declare(backend, name, signal.role, Kind::Bits(signal.width)) else { continue };
                     let shadow = match signal.format {
-                        Format::Real(decode) => declare(backend, shadow, signal.role, Kind::Real)
-                            .map_or(Shadow::None, |id| Shadow::Real(id, decode)),
+                        Format::Real(decode) => {
+                            declare(backend, shadow, signal.role, Kind::Real).map(|id| Shadow::Real(id, decode))
+                        }
                         Format::Enum(names) => declare(backend, shadow, signal.role, Kind::Text)
-                            .map_or(Shadow::None, |id| Shadow::Text(id, names.iter().map(|n| word(n)).collect())),
-                        Format::Unsigned | Format::Signed | Format::Hex => Shadow::None,
+                            .map(|id| Shadow::Text(id, names.iter().map(|n| word(n)).collect())),
+                        Format::Unsigned | Format::Signed | Format::Hex => None,
                     };
-                    variables[*index] = Some(Variable { id, width: signal.width, shadow });
+                    variables[*index] = Some(Variable { id, width: signal.width as u8, shadowed: shadow.is_some() });
+                    shadows.extend(shadow.map(|shadow| (*index, shadow)));
                 }
             }
         }
         backend.leave();
         backend.start();
         let Self { enter, cells, watched: trigger, .. } = self;
-        Plan { enter, cells, variables, trigger, clock, cycle, declared }
+        Plan { enter, cells, variables, shadows, trigger, clock, cycle, declared }
     }
 }
 

@@ -1,4 +1,4 @@
-use super::plan::{Cell, Declaration, Plan, Variable, write};
+use super::plan::{Cell, Declaration, Plan, Writers};
 use super::{Backend, Fst, Glob, Summary, TraceOptions, Trigger, UNITS_PER_CYCLE, Vcd, WaveError};
 use rtl::{Layout, Module, Name, Signal, Visitor};
 use std::collections::VecDeque;
@@ -313,12 +313,13 @@ impl<B: Backend> Trace<B> {
         let Some(plan) = &mut self.plan else { return Ok(()) };
         self.backend.time(cycle * UNITS_PER_CYCLE);
         clock_edge(&mut self.backend, plan, cycle);
-        let (enter, cells, variables) = plan.split();
+        let (enter, cells, writers) = plan.split();
         let backend = &mut self.backend;
-        let mut walk = Changes { enter, cells, variables, backend, scope: 0, next: 0, changes: 0 };
+        let expected = cells.len();
+        let mut walk = Changes { enter, cells: cells.iter_mut(), writers, backend, scope: 0, extra: 0, changes: 0 };
         module.visit(&mut walk);
-        let (found, changes) = (walk.next, walk.changes);
-        let expected = plan.cells.len();
+        let found = expected - walk.cells.len() + walk.extra;
+        let changes = walk.changes;
         if found != expected {
             return Err(WaveError::WalkChanged { expected, found });
         }
@@ -377,12 +378,23 @@ impl Visitor for Collection<'_> {
 
 struct Changes<'a, B> {
     enter: &'a [bool],
-    cells: &'a mut [Cell],
-    variables: &'a [Option<Variable>],
+    /// Those of the signals to come.
+    cells: std::slice::IterMut<'a, Cell>,
+    writers: Writers<'a>,
     backend: &'a mut B,
     scope: usize,
-    next: usize,
+    /// Signals that have no cell.
+    extra: usize,
     changes: u64,
+}
+
+impl<B: Backend> Changes<'_, B> {
+    /// Writes the signal whose cell was taken last.
+    #[inline(never)]
+    fn write(&mut self, last: u64, value: u64) {
+        let index = self.writers.len() - self.cells.len() - 1;
+        self.changes += self.writers.write(self.backend, index, Some(last), value);
+    }
 }
 
 impl<B: Backend> Visitor for Changes<'_, B> {
@@ -394,18 +406,19 @@ impl<B: Backend> Visitor for Changes<'_, B> {
     #[inline]
     fn leave(&mut self) {}
 
-    #[inline]
+    /// Inlined wherever a module shows a signal, so that what describes it is never put together.
+    #[inline(always)]
     fn signal(&mut self, _: Signal, value: u64) -> u64 {
-        if let Some(cell) = self.cells.get_mut(self.next) {
-            let last = cell.last;
-            if (last ^ value) & cell.care != 0 {
-                cell.last = value;
-                if let Some(variable) = &self.variables[self.next] {
-                    self.changes += write(self.backend, variable, Some(last), value);
+        match self.cells.next() {
+            Some(cell) => {
+                let last = cell.last;
+                if (last ^ value) & cell.care != 0 {
+                    cell.last = value;
+                    self.write(last, value);
                 }
             }
+            None => self.extra += 1,
         }
-        self.next += 1;
         value
     }
 }

@@ -1,4 +1,4 @@
-use super::output::Output;
+use super::output::{LINE, Output};
 use super::{Backend, Kind, VarId, WaveError};
 use rtl::Role;
 use std::fs::File;
@@ -72,6 +72,14 @@ impl<W: Write> Vcd<W> {
     }
 }
 
+/// Writes the upper N octets of `bits`, in binary digits, behind the line's first byte.
+#[inline(always)]
+fn octets<const N: usize>(line: &mut [u8; LINE], bits: u64) {
+    for (octet, byte) in line[1..].as_chunks_mut::<8>().0.iter_mut().zip(bits.to_be_bytes()).take(N) {
+        *octet = DIGITS[usize::from(byte)];
+    }
+}
+
 impl<W: Write> Backend for Vcd<W> {
     fn enter(&mut self, scope: &str) {
         let _ = self.writer.add_module(scope);
@@ -123,11 +131,13 @@ impl<W: Write> Backend for Vcd<W> {
             return;
         }
         let digits = (u64::BITS - value.leading_zeros()).max(1);
-        let mut rest = value << (u64::BITS - digits);
+        let rest = value << (u64::BITS - digits);
         line[0] = b'b';
-        for octet in line[1..].chunks_exact_mut(8).take(digits.div_ceil(8) as usize) {
-            octet.copy_from_slice(&DIGITS[(rest >> 56) as usize]);
-            rest <<= 8;
+        // More octets than digits, their number known from the width alone: a loop that ends with the digits cannot be foreseen.
+        match width {
+            ..=8 => octets::<1>(line, rest),
+            ..=32 => octets::<4>(line, rest),
+            _ => octets::<8>(line, rest),
         }
         let end = 1 + digits as usize;
         line[end..end + 8].copy_from_slice(&text);

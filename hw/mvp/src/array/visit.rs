@@ -2,9 +2,8 @@ use super::engine::Engine;
 use crate::Code;
 use crate::lanes::Lanes;
 use crate::pe::code_format;
-use crate::train::Train;
 use numeric::{Mac, MacConfig, MacIn};
-use rtl::{Bits, Format, Module, Visitor};
+use rtl::{Format, Module, Visitor};
 
 impl<K: Lanes, const W: usize> Engine<K, W> {
     pub(super) fn visit(&mut self, v: &mut impl Visitor) {
@@ -17,30 +16,32 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         }
     }
 
+    #[inline]
     fn visit_element(&mut self, r: usize, c: usize, v: &mut impl Visitor) {
-        fn bit<const W: usize>(v: &mut impl Visitor, name: &'static str, train: &mut Train<W>, c: usize) {
-            let mut value = train.get(c);
-            v.reg(name, bool::WIDTH, Format::Unsigned, &mut value);
-            train.set(c, value);
-        }
         // The later stages' operands are those before this visit changes anything.
         let mac = self.mac.map(|mac| self.mac_registers(mac, r, c));
         let datapath = self.config.datapath;
         let widths = [datapath.act_width(), datapath.weight_width()];
         let formats = [code_format(datapath, true), code_format(datapath, false)];
         let (act, element) = (r * self.stride + self.head + c, r * self.config.cols + c);
-        let bits = &mut self.bits[r];
-        let old = (self.codes[act], self.weight_codes[element]);
+        let bits = &self.bits[r];
+        let old =
+            (self.codes[act], self.weight_codes[element], [&bits.valid, &bits.swap, &bits.load].map(|b| b.get(c)));
+        let [mut valid, mut swap, mut load] = old.2;
         v.reg("act_q", widths[0], formats[0], &mut self.codes[act]);
-        bit(v, "valid_q", &mut bits.valid, c);
-        bit(v, "swap_q", &mut bits.swap, c);
+        v.reg("valid_q", 1, Format::Unsigned, &mut valid);
+        v.reg("swap_q", 1, Format::Unsigned, &mut swap);
         v.reg("weight_q", widths[1], formats[1], &mut self.weight_codes[element]);
         v.reg("shadow_q", widths[1], formats[1], &mut self.shadows[element]);
-        bit(v, "load_q", &mut bits.load, c);
-        bits.summarise(&self.window, &self.columns);
-        if old != (self.codes[act], self.weight_codes[element]) {
+        v.reg("load_q", 1, Format::Unsigned, &mut load);
+        if old != (self.codes[act], self.weight_codes[element], [valid, swap, load]) {
             self.acts[act] = self.kernel.act(self.codes[act]);
             self.weights[element] = self.kernel.weight(self.weight_codes[element]);
+            let bits = &mut self.bits[r];
+            bits.valid.set(c, valid);
+            bits.swap.set(c, swap);
+            bits.load.set(c, load);
+            bits.summarise(&self.window, &self.columns);
         }
         let sum = self.plane_of(self.stages) * self.plane + (r + 1) * self.config.cols + c;
         match mac {
