@@ -1,6 +1,6 @@
 use crate::{Config, Scales, Side};
 use numeric::fast::{canonical, fma_slice};
-use rtl::{Format, Module, Name, Payload, Sram, SramFault, SramIn, SramWrite, Visitor, WriteMode};
+use rtl::{Format, Module, Name, Payload, Sram, SramFault, SramIn, SramWrite, Visitor, WriteMode, copy_lanes};
 
 /// What the accumulator shall do with a row of partial sums; travels beside the array, RL + C − 1 edges.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -159,7 +159,7 @@ impl Accumulator {
             self.add(&mut out.values);
             out.side.sum = self.add_row_sum();
         } else {
-            out.values.copy_from_slice(&stage.values);
+            copy_lanes(&mut out.values, &stage.values);
         }
         (out.lanes, out.end) = (stage.tag.lanes, stage.tag.end);
     }
@@ -170,7 +170,7 @@ impl Accumulator {
         let terms = values.iter_mut().zip(old.iter().zip(&self.entry.values));
         match (self.config.sums_float(), self.config.group.is_some()) {
             (true, true) => self.add_scaled(values, old),
-            _ if self.entry.tag.first => values.copy_from_slice(&self.entry.values),
+            _ if self.entry.tag.first => copy_lanes(values, &self.entry.values),
             (false, _) => terms.for_each(|(sum, (old, new))| *sum = new.wrapping_add(*old)),
             (true, false) => terms.for_each(|(sum, (old, new))| {
                 let [a, b] = [*old, *new].map(|bits| f32::from_bits(bits as u32));
@@ -246,7 +246,7 @@ impl Accumulator {
         let write = write.map(|address| SramWrite { address, data: sum.values.as_slice() });
         self.memory.clock(&SramIn { read, write });
         (self.entry.tag, self.entry.side) = (i.tag, i.side);
-        self.entry.values.copy_from_slice(i.row);
+        copy_lanes(&mut self.entry.values, i.row);
         if let Some(scales) = i.scales {
             self.scales.clone_from(scales);
         }

@@ -1,6 +1,6 @@
 use crate::pe::code_format;
 use crate::{Config, WestRow};
-use rtl::{Format, Visitor};
+use rtl::{Format, Visitor, copy_lanes};
 
 /// The skew of the western edge: row r's wires arrive r·L edges after row 0's, which pass straight through.
 ///
@@ -48,7 +48,7 @@ impl Feeder {
     pub fn clock(&mut self, enable: bool, input: &[WestRow]) {
         if enable {
             let rows = self.config.rows;
-            self.history[self.at * rows..][..rows].copy_from_slice(input);
+            copy_lanes(&mut self.history[self.at * rows..][..rows], input);
             self.at = if self.at + 1 == self.stages { 0 } else { self.at + 1 };
         }
     }
@@ -125,7 +125,7 @@ impl Deskew {
     #[inline]
     pub fn clock(&mut self, enable: bool, south: &[i32]) {
         if enable {
-            self.history[self.at * self.cols..][..self.cols].copy_from_slice(south);
+            copy_lanes(&mut self.history[self.at * self.cols..][..self.cols], south);
             self.at = if self.at + 1 == self.stages { 0 } else { self.at + 1 };
         }
     }

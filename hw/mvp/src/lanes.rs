@@ -1,6 +1,6 @@
 //! The element's arithmetic as a loop over one row of the array, a datapath each.
 
-use crate::{Code, WestRow};
+use crate::Code;
 use numeric::fast::{DecodeTable, canonical, decode_fp16, fma};
 use numeric::{Flags, FloatFormat, Mode, convert};
 
@@ -12,13 +12,10 @@ pub(crate) trait Lanes: Clone + std::fmt::Debug + 'static {
     fn act(&self, code: Code) -> Self::Lane;
     /// Decodes a weight.
     fn weight(&self, code: Code) -> Self::Lane;
-    /// Decodes the activations that enter from the west, row r's into `acts[r · stride]`.
-    #[inline(always)]
-    fn enter(&self, rows: &[WestRow], acts: &mut [Self::Lane], stride: usize) {
-        for (west, act) in rows.iter().zip(acts.iter_mut().step_by(stride)) {
-            *act = self.act(west.act);
-        }
-    }
+    /// Lanes are the codes themselves, so that none need be kept beside them.
+    const CODED: bool;
+    /// The lanes of `codes`: themselves, or what was decoded of them.
+    fn lanes<'a>(codes: &'a [Code], decoded: &'a [Self::Lane]) -> &'a [Self::Lane];
     /// South = north + act · weight, lane by lane. A function over plain slices, so that the compiler vectorises it.
     #[inline(always)]
     fn multiply_accumulate<const FMA: bool>(lanes: RowLanes<'_, Self::Lane>) {
@@ -86,6 +83,12 @@ pub(crate) struct Int8;
 
 impl Lanes for Int8 {
     type Lane = i16;
+    const CODED: bool = true;
+
+    #[inline(always)]
+    fn lanes<'a>(codes: &'a [Code], _: &'a [i16]) -> &'a [i16] {
+        codes
+    }
 
     fn act(&self, code: Code) -> i16 {
         code
@@ -111,6 +114,12 @@ fn pair(code: Code) -> [i16; 2] {
 
 impl Lanes for Pairs {
     type Lane = [i16; 2];
+    const CODED: bool = false;
+
+    #[inline(always)]
+    fn lanes<'a>(_: &'a [Code], decoded: &'a [[i16; 2]]) -> &'a [[i16; 2]] {
+        decoded
+    }
 
     fn act(&self, code: Code) -> [i16; 2] {
         pair(code)
@@ -123,6 +132,35 @@ impl Lanes for Pairs {
     #[inline(always)]
     fn fused<const FMA: bool>(sum: i32, act: [i16; 2], weight: [i16; 2]) -> i32 {
         sum.wrapping_add(i32::from(act[0]) * i32::from(weight[0]) + i32::from(act[1]) * i32::from(weight[1]))
+    }
+}
+
+/// BF16 × BF16, decoded where it is multiplied: a shift.
+#[derive(Clone, Debug)]
+pub(crate) struct Bf16;
+
+impl Lanes for Bf16 {
+    type Lane = i16;
+    const CODED: bool = true;
+
+    #[inline(always)]
+    fn lanes<'a>(codes: &'a [Code], _: &'a [i16]) -> &'a [i16] {
+        codes
+    }
+
+    #[inline(always)]
+    fn act(&self, code: Code) -> i16 {
+        code
+    }
+
+    fn weight(&self, code: Code) -> i16 {
+        code
+    }
+
+    #[inline(always)]
+    fn fused<const FMA: bool>(sum: i32, act: i16, weight: i16) -> i32 {
+        let [act, weight] = [act, weight].map(|code| f32::from_bits(u32::from(code as u16) << 16));
+        canonical(fma::<FMA>(act, weight, f32::from_bits(sum as u32))).to_bits() as i32
     }
 }
 
@@ -177,15 +215,11 @@ impl Floats {
 
 impl Lanes for Floats {
     type Lane = f32;
+    const CODED: bool = false;
 
     #[inline(always)]
-    fn enter(&self, rows: &[WestRow], acts: &mut [f32], stride: usize) {
-        let lanes = rows.iter().zip(acts.iter_mut().step_by(stride));
-        match self.act {
-            // The commonest, without a choice a row.
-            Decoder::Bf16 => lanes.for_each(|(west, act)| *act = bf16(west.act)),
-            _ => lanes.for_each(|(west, act)| *act = self.act.decode(west.act)),
-        }
+    fn lanes<'a>(_: &'a [Code], decoded: &'a [f32]) -> &'a [f32] {
+        decoded
     }
 
     fn act(&self, code: Code) -> f32 {

@@ -6,6 +6,30 @@ pub const fn mask(width: u32) -> u64 {
     if width >= 64 { u64::MAX } else { (1 << width) - 1 }
 }
 
+/// Copies a word of lanes, as `copy_from_slice` does; for the lengths that arrays have most often without a call, which for so few bytes
+/// takes longer than the copy.
+///
+/// # Panics
+/// If the lengths differ.
+#[inline]
+pub fn copy_lanes<T: Copy>(to: &mut [T], from: &[T]) {
+    fn sized<T: Copy, const N: usize>(to: &mut [T], from: &[T]) -> Option<()> {
+        let (to, from): (&mut [T; N], &[T; N]) = (to.try_into().ok()?, from.try_into().ok()?);
+        *to = *from;
+        Some(())
+    }
+    let done = match from.len() {
+        1 => sized::<T, 1>(to, from),
+        8 => sized::<T, 8>(to, from),
+        16 => sized::<T, 16>(to, from),
+        32 => sized::<T, 32>(to, from),
+        _ => None,
+    };
+    if done.is_none() {
+        to.copy_from_slice(from);
+    }
+}
+
 /// A value that a register of up to 64 bits holds.
 pub trait Bits: Copy + Default + PartialEq + 'static {
     /// Bits of the storage type: the width of a register that says nothing else.

@@ -51,7 +51,7 @@ mod stream;
 mod visitor;
 
 pub use address::{AddressGenerator, AddressIn, AddressOut, Loops};
-pub use bits::{Bits, Payload, mask};
+pub use bits::{Bits, Payload, copy_lanes, mask};
 pub use fifo::{Fifo, FifoIn, FifoOut};
 pub use image::{Difference, FaultInjector, Image, Layout, SignalPath};
 pub use module::Module;

@@ -1,5 +1,5 @@
+use crate::bits::copy_lanes;
 use crate::{Bits, Format, Module, Name, Role, Signal, Visitor};
-use bitvec::vec::BitVec;
 
 /// What the read port gives when both ports meet at one address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,7 +71,8 @@ pub struct SramRead<'a, T> {
 #[derive(Clone, Debug)]
 pub struct Sram<T> {
     words: Vec<T>,
-    written: BitVec,
+    /// A byte each: as bits they would share words, and a read would wait for the write before it.
+    written: Vec<bool>,
     lanes: usize,
     mode: WriteMode,
     /// The read register, one value a lane.
@@ -88,7 +89,7 @@ impl<T: Bits> Sram<T> {
         assert!(depth > 0 && lanes > 0, "a memory needs at least one word of one lane");
         Self {
             words: vec![T::default(); depth * lanes],
-            written: BitVec::repeat(false, depth),
+            written: vec![false; depth],
             lanes,
             mode,
             data: vec![T::default(); lanes],
@@ -114,6 +115,7 @@ impl<T: Bits> Sram<T> {
         self.fault.get_or_insert(fault);
     }
 
+    #[inline]
     fn read(&mut self, address: usize) {
         if address >= self.depth() {
             return self.raise(SramFault::OutOfRange { address, depth: self.depth() });
@@ -122,16 +124,17 @@ impl<T: Bits> Sram<T> {
             self.raise(SramFault::Uninitialised { address });
         }
         let range = self.word(address);
-        self.data.copy_from_slice(&self.words[range]);
+        copy_lanes(&mut self.data, &self.words[range]);
     }
 
+    #[inline]
     fn write(&mut self, w: &SramWrite<'_, T>) {
         if w.address >= self.depth() {
             return self.raise(SramFault::OutOfRange { address: w.address, depth: self.depth() });
         }
         let range = self.word(w.address);
-        self.words[range].copy_from_slice(w.data);
-        self.written.set(w.address, true);
+        copy_lanes(&mut self.words[range], w.data);
+        self.written[w.address] = true;
     }
 }
 
@@ -143,6 +146,7 @@ impl<T: Bits> Module for Sram<T> {
         SramRead { data: &self.data, fault: self.fault }
     }
 
+    #[inline]
     fn clock(&mut self, i: &SramIn<'_, T>) {
         if let (WriteMode::WriteFirst, Some(w)) = (self.mode, &i.write) {
             self.write(w);

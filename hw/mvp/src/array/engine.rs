@@ -55,7 +55,7 @@ pub(super) struct Engine<K: Lanes, const W: usize> {
     /// Columns and their history in a [`Train`].
     pub(super) window: Train<W>,
     pub(super) columns: Train<W>,
-    /// The activation registers of row r are `codes[r · stride + head ..][..C]`, decoded in `acts`: writing one before them and moving
+    /// The activation registers of row r are `codes[r · stride + head ..][..C]`, decoded in `acts` unless `K::CODED`: writing one before them and moving
     /// the head is the shift east. The L − 1 entries after them are what the last columns held before: the operands of later stages.
     pub(super) codes: Vec<Code>,
     pub(super) acts: Vec<K::Lane>,
@@ -94,7 +94,7 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
             window: Train::full(live),
             columns: Train::full(cols),
             codes: vec![0; rows * stride],
-            acts: vec![kernel.act(0); rows * stride],
+            acts: vec![kernel.act(0); if K::CODED { 0 } else { rows * stride }],
             stride,
             head: SLIDE,
             weight_codes: vec![0; rows * cols],
@@ -165,10 +165,14 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         }
         self.head -= 1;
         let stride = self.stride;
-        for (west, code) in rows.iter().zip(self.codes[self.head..].iter_mut().step_by(stride)) {
-            *code = west.act;
+        let mut at = self.head;
+        for west in &rows[..self.config.rows] {
+            self.codes[at] = west.act;
+            if !K::CODED {
+                self.acts[at] = self.kernel.act(west.act);
+            }
+            at += stride;
         }
-        self.kernel.enter(rows, &mut self.acts[self.head..], stride);
         let (window, columns) = (self.window, self.columns);
         let mut busy = false;
         for (west, bits) in rows.iter().zip(&mut self.bits) {
@@ -244,21 +248,26 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
     fn sum<const FMA: bool, const COLS: usize>(&mut self) {
         let (cols, rows) = (if COLS == ANY { self.config.cols } else { COLS }, self.config.rows);
         let stride = self.stride;
-        let (acts, weights, bits) = (&self.acts[self.head..], &self.weights, &self.bits[..rows]);
+        let acts = &K::lanes(&self.codes, &self.acts)[self.head..];
+        let bits = &self.bits[..rows];
+        let mut weights = self.weights.chunks_exact(cols);
         if self.planes == 1 {
             // From the south up, so that each row reads the sums of the row above before they change.
+            let mut psums = self.psums.chunks_exact_mut(cols);
+            let Some(mut south) = psums.next_back() else { return };
             for (r, bits) in bits.iter().enumerate().rev() {
-                let (north, south) = self.psums[r * cols..][..2 * cols].split_at_mut(cols);
-                let (acts, weights) = (&acts[r * stride..][..cols], &weights[r * cols..][..cols]);
-                row_sums::<K, FMA, W>(bits, (south, north, acts, weights));
+                let (Some(north), Some(weights)) = (psums.next_back(), weights.next_back()) else { return };
+                row_sums::<K, FMA, W>(bits, (south, north, &acts[r * stride..][..cols], weights));
+                south = north;
             }
         } else {
             let (north, south) = (self.plane_of(self.stages), self.at);
             let (south, north) = two_planes(&mut self.psums, self.plane, south, north);
+            let (mut south, mut north) = (south[cols..].chunks_exact_mut(cols), north.chunks_exact(cols));
             for (r, bits) in bits.iter().enumerate() {
-                let (south, north) = (&mut south[(r + 1) * cols..][..cols], &north[r * cols..][..cols]);
-                let (acts, weights) = (&acts[r * stride..][..cols], &weights[r * cols..][..cols]);
-                row_sums::<K, FMA, W>(bits, (south, north, acts, weights));
+                let (Some(south), Some(north)) = (south.next(), north.next()) else { return };
+                let Some(weights) = weights.next() else { return };
+                row_sums::<K, FMA, W>(bits, (south, north, &acts[r * stride..][..cols], weights));
             }
             self.at = if self.at + 1 == self.planes { 0 } else { self.at + 1 };
             self.age = (self.age + 1).min(self.stages);

@@ -3,9 +3,10 @@ mod engine;
 mod tests;
 mod visit;
 
-use crate::lanes::{Floats, Int8, Pairs};
+use crate::lanes::{Bf16, Floats, Int8, Pairs};
 use crate::{Config, Datapath, SystolicArray, WestEdge};
 use engine::{Edge, Engine};
+use numeric::FloatFormat;
 use numeric::fast::dispatch;
 use rtl::{Module, Visitor};
 use std::borrow::Cow;
@@ -24,6 +25,8 @@ enum Any {
     Int8Wide(Box<Engine<Int8, 5>>),
     Pairs(Box<Engine<Pairs, 1>>),
     PairsWide(Box<Engine<Pairs, 5>>),
+    Bf16(Box<Engine<Bf16, 1>>),
+    Bf16Wide(Box<Engine<Bf16, 5>>),
     Floats(Box<Engine<Floats, 1>>),
     FloatsWide(Box<Engine<Floats, 5>>),
 }
@@ -35,6 +38,8 @@ macro_rules! on_engine {
             Any::Int8Wide($engine) => $body,
             Any::Pairs($engine) => $body,
             Any::PairsWide($engine) => $body,
+            Any::Bf16($engine) => $body,
+            Any::Bf16Wide($engine) => $body,
             Any::Floats($engine) => $body,
             Any::FloatsWide($engine) => $body,
         }
@@ -43,12 +48,15 @@ macro_rules! on_engine {
 
 impl SystolicArray for Array {
     fn new(config: Config) -> Self {
+        const BF16: Datapath = Datapath::float(FloatFormat::BF16);
         let wide = config.cols + config.mac_latency() - 1 > 64;
         Self(match (config.datapath, wide) {
             (Datapath::Int8, false) => Any::Int8(Engine::boxed(config, Int8)),
             (Datapath::Int8, true) => Any::Int8Wide(Engine::boxed(config, Int8)),
             (Datapath::Int4, false) => Any::Pairs(Engine::boxed(config, Pairs)),
             (Datapath::Int4, true) => Any::PairsWide(Engine::boxed(config, Pairs)),
+            (BF16, false) => Any::Bf16(Engine::boxed(config, Bf16)),
+            (BF16, true) => Any::Bf16Wide(Engine::boxed(config, Bf16)),
             (Datapath::Float { act, weight }, false) => Any::Floats(Engine::boxed(config, Floats::new(act, weight))),
             (Datapath::Float { act, weight }, true) => Any::FloatsWide(Engine::boxed(config, Floats::new(act, weight))),
         })
@@ -64,6 +72,7 @@ impl Module for Array {
         Cow::Borrowed(on_engine!(&self.0, engine => engine.south()))
     }
 
+    #[inline]
     fn clock(&mut self, i: &WestEdge<'_>) {
         if i.enable {
             on_engine!(&mut self.0, engine => dispatch(Edge { engine, rows: i.rows }));

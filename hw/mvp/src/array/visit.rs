@@ -35,7 +35,9 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         v.reg("shadow_q", widths[1], formats[1], &mut self.shadows[element]);
         v.reg("load_q", 1, Format::Unsigned, &mut load);
         if old != (self.codes[act], self.weight_codes[element], [valid, swap, load]) {
-            self.acts[act] = self.kernel.act(self.codes[act]);
+            if let Some(lane) = self.acts.get_mut(act) {
+                *lane = self.kernel.act(self.codes[act]);
+            }
             self.weights[element] = self.kernel.weight(self.weight_codes[element]);
             let bits = &mut self.bits[r];
             bits.valid.set(c, valid);
