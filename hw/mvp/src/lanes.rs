@@ -42,7 +42,7 @@ fn bits<const MASKED: bool>(valid: &[u64], at: usize) -> u64 {
 /// One row in runs of 32, 16 and 8 lanes, a length that the compiler knows: arrays are narrow, and a loop of open length would leave eight
 /// columns to its scalar tail.
 #[inline(always)]
-fn row<K: Lanes + ?Sized, const FMA: bool, const MASKED: bool>(valid: &[u64], lanes: RowLanes<'_, K::Lane>) {
+fn row<K: Lanes, const FMA: bool, const MASKED: bool>(valid: &[u64], lanes: RowLanes<'_, K::Lane>) {
     let mut at = 0;
     let rest = runs::<K, FMA, MASKED, 32>(valid, &mut at, lanes);
     let rest = runs::<K, FMA, MASKED, 16>(valid, &mut at, rest);
@@ -56,7 +56,7 @@ fn row<K: Lanes + ?Sized, const FMA: bool, const MASKED: bool>(valid: &[u64], la
 /// Whole runs of N lanes, of which `at` is the first; gives back what is left. Plain loops: the library's closures are not always inlined,
 /// and a function left standing is compiled without the wide instructions.
 #[inline(always)]
-fn runs<'a, K: Lanes + ?Sized, const FMA: bool, const MASKED: bool, const N: usize>(
+fn runs<'a, K: Lanes, const FMA: bool, const MASKED: bool, const N: usize>(
     valid: &[u64],
     at: &mut usize,
     (south, north, acts, weights): RowLanes<'a, K::Lane>,
