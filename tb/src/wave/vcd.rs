@@ -135,8 +135,8 @@ impl<W: Write> Backend for Vcd<W> {
         line[0] = b'b';
         // More octets than digits, their number known from the width alone: a loop that ends with the digits cannot be foreseen.
         match width {
-            ..=8 => octets::<1>(line, rest),
-            ..=32 => octets::<4>(line, rest),
+            2..=8 => octets::<1>(line, rest),
+            9..=32 => octets::<4>(line, rest),
             _ => octets::<8>(line, rest),
         }
         let end = 1 + digits as usize;
