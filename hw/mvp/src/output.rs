@@ -165,3 +165,22 @@ impl Output {
         if self.is_raw_int32(sums_float) { v } else { self.convert(f32::from_bits(v), flags) }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scales_multiply_offsets_add_and_the_activation_comes_last() {
+        let (row, column) = (RowInfo { sum: 0, scale: 3.0 }, Column { scale: 0.5, offset: -7.0, ..Column::default() });
+        let plain = Output::raw(true);
+        assert_eq!(plain.scale(4.0, &row, &column), 4.0);
+        let rescaled = Output { rescale: true, ..plain };
+        assert_eq!(rescaled.scale(4.0, &row, &column), 6.0);
+        let offset = Output { add_offset: true, ..rescaled };
+        assert_eq!(offset.scale(4.0, &row, &column), -1.0);
+        assert_eq!(Output { activation: Activation::Relu, ..offset }.scale(4.0, &row, &column), 0.0);
+        let clamp = Output { activation: Activation::Clamp { low: -0.5, high: 2.0 }, ..offset };
+        assert_eq!([4.0, 5.0, 9.0].map(|v| clamp.scale(v, &row, &column)), [-0.5, 0.5, 2.0]);
+    }
+}

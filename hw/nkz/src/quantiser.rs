@@ -303,4 +303,17 @@ mod tests {
     fn code_zero_is_the_mean_itself() {
         assert_eq!(Quantiser::new(0x8000, 0).rebuild(0), 0x8000);
     }
+
+    /// However far apart they lie, the smaller number keeps its sign in the sum.
+    #[test]
+    fn the_smaller_of_two_numbers_is_never_lost() {
+        let high = Parts { mantissa: 1 << 33, exponent: 90 };
+        for (mantissa, exponent) in [(1i64, 20), (-1, 20), (3, -50), (-3, -50)] {
+            let low = Parts { mantissa, exponent };
+            for (value, shown) in [sum(high, low), sum(low, high)] {
+                let alone = i128::from(high.mantissa) << (high.exponent - shown);
+                assert_eq!((value - alone).signum(), i128::from(mantissa.signum()), "{mantissa} at {exponent}");
+            }
+        }
+    }
 }

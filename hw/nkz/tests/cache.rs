@@ -1,6 +1,6 @@
 //! The cache: append, visibility, random access, pages that move, sequences that end, tiles that break.
 
-use nkz::{Cache, CacheConfig, Cause, Channel, Error, Footprint, Kind, Mode, PAGE, StreamId};
+use nkz::{Address, Cache, CacheConfig, Cause, Channel, Error, Footprint, Kind, Mode, PAGE, Slot, StreamId};
 use proptest::prelude::*;
 
 fn config(head_dim: usize, mode: Mode) -> CacheConfig {
@@ -12,6 +12,10 @@ fn config(head_dim: usize, mode: Mode) -> CacheConfig {
 
 fn row(head_dim: usize, seed: usize) -> Vec<u16> {
     (0..head_dim).map(|c| 0x3f00 + ((seed * 2_654_435_761 + c * 40_503) >> 7 & 0xff) as u16).collect()
+}
+
+fn address() -> Address {
+    Address { sequence: 0, layer: 0, head: 0, kind: Kind::Key, block: 0, tile: 0 }
 }
 
 fn id(sequence: usize, layer: usize, head: usize, kind: Kind) -> StreamId {
@@ -176,4 +180,36 @@ fn lines_of_the_index_find_every_tile() {
     assert_eq!(lines[2].tile(4), None);
     assert_eq!(lines[1].pack()[..5], [&entries[28].offset.to_le_bytes()[..], &[entries[28].units()]].concat());
     assert_eq!(cache.footprint(Kind::Key).index, 3 * 32);
+}
+
+#[test]
+fn keys_and_values_are_stored_each_in_their_own_mode() {
+    let mut cache = Cache::new(CacheConfig { values: Mode::Mean, ..config(64, Mode::Raw) }).unwrap();
+    let mut bytes = [0; 2];
+    for (kind, bytes) in [Kind::Key, Kind::Value].into_iter().zip(&mut bytes) {
+        let stream = id(0, 0, 0, kind);
+        (0..64).for_each(|token| cache.append(stream, &row(64, token)).unwrap());
+        // The second tile is stored with the next token.
+        cache.append(stream, &row(64, 64)).unwrap();
+        let mut out = vec![0; 32 * 64];
+        cache.read_tile(stream, 1, &mut out).unwrap();
+        assert_eq!(out[..64] == row(64, 32), kind == Kind::Key);
+        *bytes = cache.footprint(kind).bytes();
+    }
+    assert!(bytes[0] >= 2 * 4096 && bytes[1] > 0 && bytes[1] < 4096, "{bytes:?}");
+    let parts = Footprint { values: 100, tiles: 1, rounding: 2, index: 4, overflow: 8 };
+    assert_eq!(parts.bytes(), 15);
+}
+
+#[test]
+fn a_tile_of_a_wrong_shape_is_refused_whatever_is_wrong() {
+    let lines = vec![Channel::default(); 16];
+    let slot = |width, channels| Slot { address: address(), width, channels };
+    let mut out = vec![0; 32 * 128];
+    let good = [slot(16, None), slot(16, Some(&lines[..]))];
+    let bad = [slot(0, None), slot(12, None), slot(72, None), slot(8, Some(&lines[..]))];
+    let shape = |slot: &Slot<'_>, out: &mut [u16]| matches!(slot.decode(&[0; 8], out), Err(Error::TileShape { .. }));
+    assert!(good.iter().all(|slot| !shape(slot, &mut out)));
+    assert!(bad.iter().all(|slot| shape(slot, &mut out)));
+    assert!(shape(&good[0], &mut out[..32 * 16 - 1]));
 }

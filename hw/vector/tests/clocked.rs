@@ -116,3 +116,64 @@ fn what_the_unit_would_refuse_is_named() {
     let command = Command::new(Op::Quantise { group: None }, 8, 1).into_format(numeric::Format::Float(extreme));
     assert!(command.check(&config).unwrap_err().to_string().contains("no scales"));
 }
+
+#[test]
+fn what_the_unit_has_no_room_for_is_refused() {
+    let config = Config::new(8).unwrap();
+    let check = |op, len, rows| Command::new(op, len, rows).check(&config);
+    assert!(check(Op::LoadFrequencies, 256, 1).is_ok());
+    assert!(check(Op::LoadFrequencies, 257, 1).is_err() && check(Op::LoadFrequencies, 256, 2).is_err());
+    assert!(check(Op::Add, 1, 1).is_ok() && check(Op::Add, 1, u32::MAX as usize).is_ok());
+    assert!(
+        check(Op::Add, 1, 0).is_err() && check(Op::Add, 1, 1 << 32).is_err() && check(Op::Add, 1, 1 << 40).is_err()
+    );
+    assert!(check(Op::Add, 0, 1).is_err() && check(Op::Add, vector::MAX_LEN + 1, 1).is_err());
+}
+
+/// The second of two units, which took the same command, takes the first one's registers in the middle of it, and both go on alike.
+#[test]
+fn a_run_goes_on_from_an_image_of_its_registers() {
+    use rtl::{Image, Module, Stream};
+    use vector::{OperandBeat, UnitIn, VectorUnit};
+    let config = Config::new(8).unwrap();
+    let mask = Masking::None;
+    for op in [
+        Op::SwiGlu,
+        Op::RmsNorm { epsilon: 1e-5 },
+        Op::Softmax { algorithm: Algorithm::Online, scale: 0.5, mask },
+        Op::Softmax { algorithm: Algorithm::ThreePass, scale: 0.5, mask },
+        Op::Quantise { group: None },
+    ] {
+        let y = if matches!(op, Op::Quantise { .. }) { "int8" } else { "bf16" };
+        let command = Command { y: y.parse().unwrap(), ..Command::new(op, 30, 7) };
+        for at in [3, 40, 90, 150] {
+            let mut unit = VectorUnit::new(config).unwrap();
+            let mut other = VectorUnit::new(config).unwrap();
+            for edge in 0..at + 300 {
+                if edge == at {
+                    Image::of(&mut unit).restore(&mut other);
+                }
+                let beat = OperandBeat((0..8).map(|lane| (0.1 * (lane + edge % 13) as f32).to_bits()).collect());
+                let port = Stream { valid: edge % 5 != 0, data: &beat };
+                let i = UnitIn {
+                    command: Stream { valid: edge == 0, data: &command },
+                    a: port,
+                    b: port,
+                    ready: edge % 7 != 0,
+                };
+                unit.clock(&i);
+                if edge == 0 || edge >= at {
+                    other.clock(&i);
+                }
+                if edge >= at {
+                    let (left, right) = (unit.out(), other.out());
+                    assert_eq!(
+                        (left.idle, left.a_ready, left.b_ready, left.y),
+                        (right.idle, right.a_ready, right.b_ready, right.y)
+                    );
+                    assert_eq!((left.counters, left.flags), (right.counters, right.flags));
+                }
+            }
+        }
+    }
+}

@@ -52,6 +52,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let mut parts = Vec::new();
     for path in &args.paths {
         for file in files(path)? {
+            // A shard that was broken off leaves its file empty; it is missing.
+            if std::fs::metadata(&file).is_ok_and(|m| m.len() == 0) {
+                continue;
+            }
             let results = Results::read(&file)?;
             parts.push((file, results));
         }
