@@ -203,7 +203,7 @@ fn keys_and_values_are_stored_each_in_their_own_mode() {
 
 #[test]
 fn a_tile_of_a_wrong_shape_is_refused_whatever_is_wrong() {
-    let lines = vec![Channel::default(); 16];
+    let lines = [Channel::default(); 16];
     let slot = |width, channels| Slot { address: address(), width, channels };
     let mut out = vec![0; 32 * 128];
     let good = [slot(16, None), slot(16, Some(&lines[..]))];
