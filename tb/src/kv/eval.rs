@@ -78,7 +78,7 @@ const NEAR_LOSSLESS: u8 = 0;
 /// QP of the preset that keeps the KL below 0.004.
 const STANDARD: u8 = 16;
 /// QP of the preset that keeps the KL below 0.025.
-const LOW: u8 = 25;
+const LOW: u8 = 24;
 /// QP of the preset that keeps the KL below 0.04.
 const LOWEST: u8 = 27;
 

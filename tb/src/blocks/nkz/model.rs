@@ -14,7 +14,7 @@ const TARGETS: [(&str, f64, f64); 7] = [
     ("lossless", 1.4, 0.0),
     ("near-lossless", 1.95, 0.0003),
     ("standard", 2.8, 0.004),
-    ("low", 3.5, 0.025),
+    ("low", 3.4, 0.025),
     ("lowest", 3.7, 0.04),
     ("slot, 3 bits", 5.0, 0.02),
     ("fixed", 3.6, 0.02),
