@@ -32,7 +32,7 @@ impl Tag {
 }
 
 /// A row of sums: up to C values of one row of X·W.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct OutRow {
     /// C values, INT32 or the bits of FP32; those past `lanes` mean nothing.
     pub values: Vec<i32>,
@@ -42,6 +42,20 @@ pub struct OutRow {
     pub end: bool,
     /// Σa of the row over all of k (INT32 sums only), and the scale that came with its last tile.
     pub side: Side,
+}
+
+impl Clone for OutRow {
+    fn clone(&self) -> Self {
+        Self { values: self.values.clone(), ..*self }
+    }
+
+    /// Into the lanes that are there: a FIFO takes a row in every cycle.
+    fn clone_from(&mut self, source: &Self) {
+        let mut values = std::mem::take(&mut self.values);
+        values.resize(source.values.len(), 0);
+        copy_lanes(&mut values, &source.values);
+        *self = Self { values, ..*source };
+    }
 }
 
 impl OutRow {

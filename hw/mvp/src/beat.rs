@@ -1,9 +1,9 @@
 use crate::pe::code_format;
 use crate::{Code, Config, Datapath};
-use rtl::{Bits, Format, Name, Payload, Visitor};
+use rtl::{Bits, Format, Name, Payload, Visitor, copy_lanes};
 
 /// What enters an operand port in one cycle: R codes, and what belongs to all of them.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Debug, PartialEq)]
 pub struct Beat {
     /// R codes: a row of X (one k-step or pair a lane), or a column of W.
     pub codes: Vec<Code>,
@@ -26,6 +26,20 @@ impl Beat {
     /// A column of W: zeros, scale 1, minimum 0.
     pub fn column(config: Config) -> Self {
         Self { is_act: false, ..Self::row(config) }
+    }
+}
+
+impl Clone for Beat {
+    fn clone(&self) -> Self {
+        Self { codes: self.codes.clone(), ..*self }
+    }
+
+    /// Into the lanes that are there: buffers take a beat in every cycle.
+    fn clone_from(&mut self, source: &Self) {
+        let mut codes = std::mem::take(&mut self.codes);
+        codes.resize(source.codes.len(), 0);
+        copy_lanes(&mut codes, &source.codes);
+        *self = Self { codes, ..*source };
     }
 }
 

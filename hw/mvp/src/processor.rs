@@ -132,13 +132,14 @@ impl<A: SystolicArray> Processor<A> {
     /// The western edge before the skew. Lanes that do not count are gated to zero.
     fn west_input(&mut self, step: &Step) {
         let (x, w) = (&self.x.out().head.data.codes, &self.w.out().head.data.codes);
-        for (r, wires) in self.wires.input.iter_mut().enumerate() {
-            let valid = step.row.is_some_and(|lanes| r < lanes);
+        let (lanes, loads) = (step.row.unwrap_or(0), step.load && !step.masked);
+        for (r, ((wires, &x), &w)) in self.wires.input.iter_mut().zip(x).zip(w).enumerate() {
+            let valid = r < lanes;
             *wires = WestRow {
-                act: if valid { x[r] } else { 0 },
+                act: if valid { x } else { 0 },
                 valid,
                 swap: step.swap,
-                weight: if step.load && !step.masked { w[r] } else { 0 },
+                weight: if loads { w } else { 0 },
                 load: step.load,
                 keep: step.keep,
             };

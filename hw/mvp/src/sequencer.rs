@@ -68,12 +68,24 @@ pub struct Sequencer {
     tile: Tile,
     /// Edges since the tile's first row; in DRAIN since the last row.
     slot: usize,
+    /// k-tiles of the job, and values along k of the tile whose rows enter: they follow from the rest and are kept because they take
+    /// divisions.
+    chunks: usize,
+    depth: usize,
 }
 
 impl Sequencer {
     /// An idle sequencer.
     pub fn new(config: Config) -> Self {
-        Self { config, job: Job { m: 1, n: 1, k: 1 }, state: State::Idle, tile: Tile::default(), slot: 0 }
+        Self {
+            config,
+            job: Job { m: 1, n: 1, k: 1 },
+            state: State::Idle,
+            tile: Tile::default(),
+            slot: 0,
+            chunks: 1,
+            depth: 1,
+        }
     }
 
     fn rows_of(&self, tile: Tile) -> usize {
@@ -84,14 +96,10 @@ impl Sequencer {
         (self.job.n - tile.panel * self.config.cols).min(self.config.cols)
     }
 
-    fn chunks(&self) -> usize {
-        self.config.k_tiles(self.job.k)
-    }
-
     /// The tile after this one.
     fn next(&self, tile: Tile) -> Option<Tile> {
         let Tile { block, panel, chunk } = tile;
-        if chunk + 1 < self.chunks() {
+        if chunk + 1 < self.chunks {
             Some(Tile { chunk: chunk + 1, ..tile })
         } else if (panel + 1) * self.config.cols < self.job.n {
             Some(Tile { panel: panel + 1, chunk: 0, ..tile })
@@ -127,6 +135,13 @@ impl Sequencer {
         self.config.k_range(self.job.k, tile.chunk).len()
     }
 
+    /// A job's K is at least 1; a register that was tampered with need not be.
+    fn derive(&mut self) {
+        let k = self.job.k.max(1);
+        self.chunks = self.config.k_tiles(k);
+        self.depth = self.config.k_range(k, self.tile.chunk).len();
+    }
+
     /// The wires of this cycle.
     pub fn step(&self) -> Step {
         let (cols, slot) = (self.config.cols, self.slot);
@@ -138,12 +153,12 @@ impl Sequencer {
             step.masked = cols - 1 - slot >= self.cols_of(tile);
         }
         if self.state == State::Run && slot < self.rows_of(self.tile) {
-            let (depth, steps) = (self.values(self.tile), self.config.datapath.steps());
+            let (depth, pairs) = (self.depth, self.config.datapath.steps() == 2);
             let lanes = self.cols_of(self.tile);
-            let last = self.tile.chunk + 1 == self.chunks();
+            let last = self.tile.chunk + 1 == self.chunks;
             let end = last && slot + 1 == self.rows_of(self.tile) && self.next(self.tile).is_none();
-            step.row = Some(depth.div_ceil(steps));
-            step.odd = depth % steps != 0;
+            step.row = Some(if pairs { depth.div_ceil(2) } else { depth });
+            step.odd = pairs && depth % 2 == 1;
             step.swap = slot == 0;
             step.active = depth * lanes;
             step.tag =
@@ -158,6 +173,7 @@ impl Sequencer {
         if self.idle() {
             if let Some(job) = start {
                 (self.job, self.tile, self.slot, self.state) = (job, Tile::default(), 0, State::Load);
+                self.derive();
             }
             return;
         }
@@ -182,6 +198,7 @@ impl Sequencer {
             (State::Load, _) => State::Run,
             (State::Run, Some(tile)) => {
                 self.tile = tile;
+                self.depth = self.values(tile);
                 State::Run
             }
             (State::Run, None) => State::Drain,
@@ -211,5 +228,6 @@ impl Sequencer {
         count(v, "panel_q", &mut self.tile.panel);
         count(v, "chunk_q", &mut self.tile.chunk);
         count(v, "slot_q", &mut self.slot);
+        self.derive();
     }
 }

@@ -51,13 +51,19 @@ impl<const W: usize> Train<W> {
     }
 
     /// Columns whose bit is set, west to east.
-    pub(crate) fn columns(self) -> impl Iterator<Item = usize> {
-        self.0.into_iter().enumerate().flat_map(|(w, mut word)| {
-            std::iter::from_fn(move || {
-                let c = (word != 0).then(|| w * 64 + word.trailing_zeros() as usize);
-                word &= word.wrapping_sub(1);
-                c
-            })
+    #[inline]
+    pub(crate) fn columns(mut self) -> impl Iterator<Item = usize> {
+        let mut w = 0;
+        std::iter::from_fn(move || {
+            while w < W {
+                let word = self.0[w];
+                if word != 0 {
+                    self.0[w] &= word - 1;
+                    return Some(w * 64 + word.trailing_zeros() as usize);
+                }
+                w += 1;
+            }
+            None
         })
     }
 
@@ -69,12 +75,6 @@ impl<const W: usize> Train<W> {
     /// The bits, 64 columns a word.
     pub(crate) fn words(&self) -> &[u64; W] {
         &self.0
-    }
-
-    /// `Some(n)` if exactly the columns 0..n are set.
-    pub(crate) fn prefix(&self) -> Option<usize> {
-        let n = self.0.iter().map(|w| w.count_ones() as usize).sum();
-        (*self == Self::full(n)).then_some(n)
     }
 }
 
@@ -91,7 +91,5 @@ mod tests {
         let mut from_the_east: Vec<_> = train.columns_from_the_east().collect();
         from_the_east.reverse();
         assert_eq!(from_the_east, set);
-        assert_eq!(Train::<2>::full(70).prefix(), Some(70));
-        assert_eq!(train.prefix(), None);
     }
 }

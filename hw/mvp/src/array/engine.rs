@@ -63,6 +63,7 @@ pub(super) struct Engine<K: Lanes, const W: usize> {
     pub(super) head: usize,
     pub(super) weight_codes: Vec<Code>,
     pub(super) weights: Vec<K::Lane>,
+    /// That of element (r, c) is at r · (C + 1) + 1 + c: what stands before a row's first lets a whole row move at once.
     pub(super) shadows: Vec<Code>,
     /// The L − 1 weights that each element had before, the latest first: `past[(r · (L − 1) + i) · C + c]`.
     pub(super) past: Vec<Code>,
@@ -99,7 +100,7 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
             head: SLIDE,
             weight_codes: vec![0; rows * cols],
             weights: vec![kernel.weight(0); rows * cols],
-            shadows: vec![0; rows * cols],
+            shadows: vec![0; rows * (cols + 1)],
             past: vec![0; rows * (stages - 1) * cols],
             bits: vec![RowBits::default(); rows],
             psums: vec![0; planes * plane],
@@ -146,20 +147,30 @@ impl<K: Lanes, const W: usize> Kernel for Edge<'_, K, W> {
     /// write, and this way all rows wait together.
     #[inline(always)]
     fn run<const FMA: bool>(self) {
-        self.engine.shift(self.rows);
         match self.engine.config.cols {
-            8 if W == 1 => self.engine.sum::<FMA, 8>(),
-            16 if W == 1 => self.engine.sum::<FMA, 16>(),
-            32 if W == 1 => self.engine.sum::<FMA, 32>(),
-            _ => self.engine.sum::<FMA, ANY>(),
+            8 if W == 1 => self.run_columns::<FMA, 8>(),
+            16 if W == 1 => self.run_columns::<FMA, 16>(),
+            32 if W == 1 => self.run_columns::<FMA, 32>(),
+            _ => self.run_columns::<FMA, ANY>(),
         }
     }
 }
 
-impl<K: Lanes, const W: usize> Engine<K, W> {
-    /// The edge of all registers but the partial sums.
+impl<K: Lanes, const W: usize> Edge<'_, K, W> {
+    /// `COLS`: C where the compiler shall know it, else [`ANY`].
     #[inline(always)]
-    fn shift(&mut self, rows: &[WestRow]) {
+    fn run_columns<const FMA: bool, const COLS: usize>(self) {
+        if self.engine.shift(self.rows) {
+            self.engine.move_weights::<COLS>(self.rows);
+        }
+        self.engine.sum::<FMA, COLS>();
+    }
+}
+
+impl<K: Lanes, const W: usize> Engine<K, W> {
+    /// The edge of all registers but weights and partial sums. Tells whether a weight moves.
+    #[inline(always)]
+    fn shift(&mut self, rows: &[WestRow]) -> bool {
         if self.head == 0 {
             self.slide_back();
         }
@@ -181,19 +192,18 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
                 busy |= !(bits.swap.none() & bits.load.none());
             }
         }
-        if busy {
-            self.move_weights(rows);
-        }
+        busy
     }
 
     /// The edge of the weights.
-    fn move_weights(&mut self, rows: &[WestRow]) {
+    #[inline(always)]
+    fn move_weights<const COLS: usize>(&mut self, rows: &[WestRow]) {
         for (r, west) in rows.iter().enumerate().take(self.bits.len()) {
             if !self.bits[r].swap.none() {
                 self.take_shadows(r);
             }
             if !self.bits[r].load.none() {
-                self.shift_shadows(r, west.weight);
+                self.shift_shadows::<COLS>(r, west.weight);
             }
         }
     }
@@ -212,11 +222,11 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         let past = r * (self.stages - 1) * cols..(r + 1) * (self.stages - 1) * cols;
         let past = &mut self.past[past];
         let row = r * cols..(r + 1) * cols;
-        let (codes, weights) = (&mut self.weight_codes[row.clone()], &mut self.weights[row.clone()]);
-        let shadows = &self.shadows[row];
+        let (codes, weights) = (&mut self.weight_codes[row.clone()], &mut self.weights[row]);
+        let shadows = &self.shadows[r * (cols + 1) + 1..][..cols];
         for c in self.bits[r].swap.and(&self.columns).columns() {
-            for i in (c + cols..past.len()).step_by(cols).rev() {
-                past[i] = past[i - cols];
+            for i in (1..self.stages - 1).rev() {
+                past[i * cols + c] = past[(i - 1) * cols + c];
             }
             if let Some(latest) = past.get_mut(c) {
                 *latest = codes[c];
@@ -226,20 +236,19 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         }
     }
 
-    fn shift_shadows(&mut self, r: usize, west: Code) {
+    #[inline(always)]
+    fn shift_shadows<const COLS: usize>(&mut self, r: usize, west: Code) {
         let cols = self.config.cols;
-        let shadows = &mut self.shadows[r * cols..(r + 1) * cols];
+        let shadows = &mut self.shadows[r * (cols + 1)..][..cols + 1];
         let load = &self.bits[r].load;
-        match load.prefix() {
-            Some(n) => shadows.copy_within(..n - 1, 1),
-            None => {
-                let mut columns = load.and(&self.columns);
-                columns.set(0, false);
-                columns.columns_from_the_east().for_each(|c| shadows[c] = shadows[c - 1]);
-            }
+        if COLS == ANY {
+            let columns = load.columns_from_the_east();
+            columns.for_each(|c| shadows[c + 1] = shadows[c]);
+        } else {
+            shift_where::<COLS>(load.words()[0], shadows);
         }
-        if load.get(0) {
-            shadows[0] = west;
+        if self.bits[r].load.get(0) {
+            shadows[1] = west;
         }
     }
 
@@ -273,6 +282,18 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
             self.age = (self.age + 1).min(self.stages);
         }
     }
+}
+
+/// Moves value c of `row` to c + 1 where bit c of `bits` is set, c = 0..N − 1.
+#[inline(always)]
+fn shift_where<const N: usize>(bits: u64, row: &mut [Code]) {
+    let (mut from, mut to) = ([0; N], [0; N]);
+    from.copy_from_slice(&row[..N]);
+    to.copy_from_slice(&row[1..][..N]);
+    for c in 0..N {
+        to[c] = if bits >> c & 1 == 1 { from[c] } else { to[c] };
+    }
+    row[1..][..N].copy_from_slice(&to);
 }
 
 /// One row of partial sums.

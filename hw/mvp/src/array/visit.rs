@@ -32,7 +32,7 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         v.reg("valid_q", 1, Format::Unsigned, &mut valid);
         v.reg("swap_q", 1, Format::Unsigned, &mut swap);
         v.reg("weight_q", widths[1], formats[1], &mut self.weight_codes[element]);
-        v.reg("shadow_q", widths[1], formats[1], &mut self.shadows[element]);
+        v.reg("shadow_q", widths[1], formats[1], &mut self.shadows[element + r + 1]);
         v.reg("load_q", 1, Format::Unsigned, &mut load);
         if old != (self.codes[act], self.weight_codes[element], [valid, swap, load]) {
             if let Some(lane) = self.acts.get_mut(act) {
