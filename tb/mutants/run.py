@@ -13,6 +13,7 @@ import argparse
 import hashlib
 import json
 import os
+import re
 import resource
 import shutil
 import subprocess
@@ -131,6 +132,7 @@ class Tree:
         """Builds and gives the programs; None if it does not build."""
         built = self.cargo(*args, release=release)
         if built.returncode:
+            self.errors = built.stderr + "".join(re.findall(r'"rendered":"(error.*?)"[,}]', built.stdout))[-2000:]
             return None
         messages = [json.loads(l) for l in built.stdout.splitlines() if l.startswith("{")]
         return [m["executable"] for m in messages if m.get("executable")]
@@ -191,6 +193,8 @@ class Tree:
     def by_bench(self, mutant):
         code = self.bench(mutant["package"])
         if code is None:
+            # Its crate was built before: another crate does not build with it, or the machine is at its end.
+            print(self.errors, file=sys.stderr)
             return {"verdict": "unviable"}
         return {"verdict": "bench", "by": f"exit code {code}"} if code else {"verdict": "survived"}
 
