@@ -72,7 +72,8 @@ def sample(block, args):
 
 def verdicts(block):
     found = {}
-    for path in sorted(WORK.glob(f"verdicts/{block}*.jsonl")):
+    # The latest verdict counts.
+    for path in sorted(WORK.glob(f"verdicts/{block}-*.jsonl"), key=lambda p: p.stat().st_mtime):
         for line in path.read_text().splitlines():
             verdict = json.loads(line)
             found[verdict["key"]] = verdict
@@ -236,11 +237,12 @@ def report(args):
             print(f"{block}: {len(open_)} of {len(drawn)} mutants not judged yet", file=sys.stderr)
         of = lambda *kinds: [m for m in drawn if done.get(m["key"], {}).get("verdict") in kinds]
         survivors = []
-        for m in of("survived"):
+        for m in of("survived", "open"):
             reason = known.get(block, {}).get(m["key"], {}).get("reason")
             holes += reason is None
-            survivors.append({"mutant": m["name"], "reason": reason or "a hole"})
-            print(f"{block}: {m['key']} {m['name']}: {reason or 'a hole'}")
+            hole = "a hole" if done[m["key"]]["verdict"] == "survived" else "the crate's tests pass; the bench has not judged it yet"
+            survivors.append({"mutant": m["name"], "reason": reason or hole})
+            print(f"{block}: {m['key']} {m['name']}: {reason or hole}")
         tests, bench = len(of("tests")), len(of("bench"))
         blocks[block] = {"tests": tests, "bench": bench, "unviable": len(of("unviable")), "survivors": survivors}
         viable = tests + bench + len(survivors)
@@ -271,7 +273,8 @@ def main():
     p.add_argument("--seed", type=int, default=1, help="seed of the sample (1)")
     p.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th mutant, from the I-th")
     p.add_argument("--tree", default="tree", help="copy of the sources to work in; runs side by side, of other blocks or shards, need one each")
-    p.add_argument("--again", action="store_true", help="judge again what survived")
+    p.add_argument("--again", action="store_true", help="judge again what survived so far")
+    p.add_argument("--tests", action="store_true", help="the crates' tests alone, without the benches")
     p.add_argument("--report", action="store_true", help="judge nothing, say what is there")
     p.add_argument("--write", action="store_true", help="write tb/results/mutants.json")
     args = p.parse_args()
@@ -282,8 +285,8 @@ def main():
         tree = Tree(args.tree)
         # The tests of all blocks first: they are fast, and the bench is built anew for each mutant that they let through.
         for block in args.blocks:
-            run_step(tree, block, args, tree.by_tests, (None, "survived") if args.again else (None,))
-        for block in args.blocks:
+            run_step(tree, block, args, tree.by_tests, (None, "open", "survived") if args.again else (None,))
+        for block in args.blocks if not args.tests else ():
             run_step(tree, block, args, tree.by_bench, ("open",))
     if args.shard == (1, 1):
         report(args)
