@@ -11,6 +11,8 @@ shift
 [ -d "tb/faults/$block" ] || { echo "no faults for block \`$block\`: there are $(cd tb/faults && ls -d */ | tr -d / | tr '\n' ' ')" >&2; exit 2; }
 root=$PWD
 copy=$root/target/faults/tree
+# Afresh: a file that is gone from the tree must not stay in the copy.
+rm -rf "$copy"
 mkdir -p "$copy"
 tar --exclude=./target --exclude=./.git --exclude=./models -cf - . | tar -xf - -C "$copy"
 # Restored files may be older than the last build of a patched one.
