@@ -26,7 +26,7 @@ A SWEEP FILE (every combination of the lists is measured; what is left out is on
 
 EXAMPLES
   magpie sweep sweeps/kjv.toml        writes sweeps/kjv.csv, sweeps/kjv-tpot.svg …
-  magpie sweep sweeps/kjv.toml --out /tmp/kjv.csv --threads 1")]
+  magpie sweep sweeps/kjv.toml --out kjv.csv --threads 1")]
 pub struct Args {
     /// The sweep
     file: PathBuf,
