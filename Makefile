@@ -85,7 +85,7 @@ cosim: ## The SystemVerilog twins in Verilator and Icarus against the cycle engi
 
 SECONDS ?= 60
 FUZZ ?= dma
-fuzz: ## Hostile bytes (needs cargo-fuzz); FUZZ=dma, nkz_decode, commands, gguf, safetensors or config: make fuzz FUZZ=gguf SECONDS=60
+fuzz: ## Hostile bytes (needs cargo-fuzz); FUZZ=dma, nkz_decode, commands, gguf, safetensors, config or machine: make fuzz FUZZ=gguf SECONDS=60
 	@$(CARGO) fuzz --version >/dev/null 2>&1 || { \
 	  echo "cargo-fuzz is not installed: cargo install cargo-fuzz (it needs a C++ compiler, too: apt-get install g++)"; exit 1; }
-	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ) -- -max_total_time=$(SECONDS)
+	RUSTC_BOOTSTRAP=1 $(CARGO) fuzz run $(FUZZ) -- -max_total_time=$(SECONDS) $(addprefix -dict=,$(wildcard fuzz/dictionaries/$(FUZZ).dict))

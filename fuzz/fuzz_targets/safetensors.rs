@@ -8,4 +8,9 @@ use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|data: &[u8]| {
     let _ = SafeTensors::parse("fuzz.safetensors", data.to_vec());
+    // Once more as a header whose length holds, up to the first zero byte, and the tensors' bytes behind it.
+    let header = data.iter().position(|&byte| byte == 0).unwrap_or(data.len());
+    let mut bytes = (header as u64).to_le_bytes().to_vec();
+    bytes.extend(data);
+    let _ = SafeTensors::parse("fuzz.safetensors", bytes);
 });

@@ -18,6 +18,8 @@ tar --exclude=./target --exclude=./.git --exclude=./models -cf - . | tar -xf - -
 # Restored files may be older than the last build of a patched one.
 find "$copy" -name '*.rs' -exec touch {} +
 export CARGO_TARGET_DIR=$root/target/faults/build
+# The bench is built anew for each patch: less optimised, and no more of it than the patch reaches.
+export CARGO_INCREMENTAL=1 CARGO_PROFILE_RELEASE_OPT_LEVEL=1 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_CODEGEN_UNITS=64
 
 escaped=0
 for patch in "tb/faults/$block"/*.patch; do
