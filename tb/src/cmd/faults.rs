@@ -2,7 +2,7 @@
 
 use crate::{
     blocks,
-    cmd::verify::{Meter, write},
+    cmd::{meter::Meter, verify::write},
     verify::{self, inject},
 };
 use anyhow::bail;
@@ -72,7 +72,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     std::panic::set_hook(Box::new(|_| {}));
     let mut results = Vec::new();
     for block in known.iter().filter(|b| args.block.as_deref().is_none_or(|only| only == **b)) {
-        results.extend(inject::inject(&plans, &tests, block, &campaign, &Meter::new("faults")));
+        results.extend(inject::inject(&plans, &tests, block, &campaign, &Meter::new("faults", "faults")));
     }
     std::panic::set_hook(hook);
     if results.is_empty() {

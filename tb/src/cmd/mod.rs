@@ -8,6 +8,7 @@ pub mod gemm;
 pub mod gemv;
 pub mod kv;
 pub mod merge;
+mod meter;
 pub mod num;
 pub mod product;
 pub mod registers;

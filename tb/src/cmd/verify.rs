@@ -2,15 +2,14 @@
 
 use crate::{
     blocks,
-    verify::{self, Options, Plan, Progress, Run},
+    cmd::meter::Meter,
+    verify::{self, Options, Plan, Run},
 };
 use anyhow::{Context, bail};
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::{
-    io::{IsTerminal, Write},
+    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
-    sync::Mutex,
 };
 
 /// Runs the testplan and holds every block against its reference.
@@ -111,45 +110,6 @@ pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
 }
 
-/// A bar on a terminal, a line every tenth of the way elsewhere.
-pub(crate) struct Meter {
-    command: &'static str,
-    bar: Option<ProgressBar>,
-    /// Most cases shown so far: threads may report out of order.
-    shown: Mutex<usize>,
-}
-
-impl Meter {
-    pub(crate) fn new(command: &'static str) -> Self {
-        let bar = std::io::stderr().is_terminal().then(|| {
-            let bar = ProgressBar::with_draw_target(None, ProgressDrawTarget::stderr());
-            let style = ProgressStyle::with_template("{elapsed:>4} {wide_bar} {pos}/{len} cases  {msg}");
-            bar.with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()))
-        });
-        Self { command, bar, shown: Mutex::new(0) }
-    }
-}
-
-impl Progress for Meter {
-    fn tick(&self, done: usize, total: usize, name: &str) {
-        let Ok(mut shown) = self.shown.lock() else { return };
-        if done <= *shown {
-            return;
-        }
-        let before = std::mem::replace(&mut *shown, done);
-        if let Some(bar) = &self.bar {
-            bar.set_length(total as u64);
-            bar.set_position(done as u64);
-            bar.set_message(name.to_string());
-            if done == total {
-                bar.finish_and_clear();
-            }
-        } else if before * 10 / total < done * 10 / total {
-            eprintln!("{}: {done} of {total} cases", self.command);
-        }
-    }
-}
-
 /// Finds out before a long run whether its report can be written.
 fn probe(path: &Path) -> anyhow::Result<()> {
     if path == Path::new("-") {
@@ -209,7 +169,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         waves: args.waves.clone(),
         vectors: args.vectors.clone(),
     };
-    let results = verify::execute(&plans, &tests, &options, &Meter::new("verify"));
+    let results = verify::execute(&plans, &tests, &options, &Meter::new("verify", "cases"));
     if let Some(path) = &args.results {
         write(path, &serde_json::to_string(&results)?)?;
     }
