@@ -125,10 +125,27 @@ impl Calibration {
     /// The calibration that ships with the built-in model.
     ///
     /// # Errors
-    /// None that a build could contain: the file is part of the program, and a test reads it.
+    /// A cache of another shape.
     pub fn builtin(shape: KvShape) -> Result<Self, Error> {
         let file = "kjv-1m/nkz.calibration";
         Self::parse(file, include_bytes!("../../../golden/models/kjv-1m/nkz.calibration"))?.for_model(file, shape)
+    }
+
+    /// The calibration that comes with Magpie for a model of this name: kjv-1m, and SmolLM2-135M-Instruct as `make smollm2` fetches it
+    /// (or `smollm2`).
+    ///
+    /// # Errors
+    /// A model of that name whose cache has another shape.
+    pub fn shipped(model: &str, shape: KvShape) -> Option<Result<Self, Error>> {
+        match model {
+            "kjv-1m" => Some(Self::builtin(shape)),
+            "smollm2" | "SmolLM2-135M-Instruct.Q4_1" => {
+                let file = "smollm2.calibration";
+                let made = Self::parse(file, include_bytes!("../../data/nkz/smollm2.calibration"));
+                Some(made.and_then(|calibration| calibration.for_model(file, shape)))
+            }
+            _ => None,
+        }
     }
 
     fn for_model(self, file: &str, model: KvShape) -> Result<Self, Error> {
@@ -153,6 +170,18 @@ fn checksum(bytes: &[u8]) -> u16 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_comes_with_magpie_can_be_read() {
+        let shapes = [("kjv-1m", (5, 2, 32)), ("smollm2", (30, 3, 64))];
+        for (model, (layers, heads, head_dim)) in shapes {
+            let shape = KvShape { layers, heads, head_dim };
+            assert_eq!(Calibration::shipped(model, shape).unwrap().unwrap().shape, shape);
+            let other = KvShape { layers: layers + 1, ..shape };
+            assert!(Calibration::shipped(model, other).unwrap().is_err());
+        }
+        assert!(Calibration::shipped("llama", KvShape { layers: 1, heads: 1, head_dim: 8 }).is_none());
+    }
 
     #[test]
     fn files_survive_and_damage_is_named() {

@@ -19,7 +19,7 @@ pub use stored::{Stored, Tile};
 use golden::Llm;
 use std::path::Path;
 
-/// A model by its name: `kjv-1m`, a GGUF file, or a Hugging Face folder.
+/// A model by its name: `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
 ///
 /// # Errors
 /// Those of golden's loaders.
@@ -27,6 +27,8 @@ pub fn model(name: &str) -> anyhow::Result<Llm> {
     let path = Path::new(name);
     Ok(if name == "kjv-1m" {
         golden::builtin()?
+    } else if name == "smollm2" {
+        Llm::open_gguf(&crate::run::smollm2()?)?
     } else if path.extension().is_some_and(|e| e == "gguf") {
         Llm::open_gguf(path)?
     } else {

@@ -49,18 +49,24 @@ pub fn smollm2() -> anyhow::Result<PathBuf> {
     found.with_context(|| format!("{SMOLLM2} is not there: `make smollm2` fetches it (93 MB)"))
 }
 
-/// A cache by its mode's name, with the tables that a lossy one needs: those of `calibration`, or kjv-1m's own.
+/// A cache by its mode's name, with the tables that a lossy one needs: those of `calibration`, or those that come with the model.
 ///
 /// # Errors
 /// An unknown mode, a calibration file that cannot be used, a lossy mode without one.
 pub fn cache(name: &str, source: &Source, calibration: Option<&Path>) -> anyhow::Result<Cache> {
     let shape = KvShape::from(source.config());
     let mode = mode(name, shape.head_dim)?;
-    let tables = match calibration {
-        Some(path) => Calibration::open(path, shape)?.lines,
-        None if source.llm().name == "kjv-1m" => Calibration::builtin(shape)?.lines,
+    let own = || Calibration::shipped(&source.llm().name, shape).transpose();
+    let tables = match calibration
+        .map(|path| Calibration::open(path, shape))
+        .map_or_else(own, |read| Ok(Some(read?)))?
+    {
+        Some(calibration) => calibration.lines,
         None if matches!(mode, Mode::Raw | Mode::Lossless) => Vec::new(),
-        None => bail!("the cache's mode `{name}` needs --calibration FILE; `magpie kv calibrate` writes it"),
+        None => bail!(
+            "the cache's mode `{name}` needs a calibration of this model (--calibration FILE; in a sweep calibration = \"FILE\"): \
+             `magpie kv calibrate` writes it"
+        ),
     };
     Ok(Cache::new(mode, tables))
 }

@@ -46,7 +46,7 @@ pub struct Grid {
     pub model: String,
     /// A text whose tokens are the prompt; the built-in held-out text if left out.
     pub text: Option<PathBuf>,
-    /// Calibration file of the model, for the lossy cache modes.
+    /// Calibration file of the model, for the lossy cache modes; kjv-1m and smollm2 bring their own.
     pub calibration: Option<PathBuf>,
     /// Tokens of the prompt: a multiple of 32.
     #[serde(default = "default_prompt")]
@@ -93,6 +93,14 @@ pub struct Point {
     pub contexts: Vec<usize>,
 }
 
+impl std::fmt::Display for Point {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let (array, width) = (&self.npu.array, self.npu.dram.bytes_per_cycle);
+        write!(f, "{} {}x{}, {width} bytes a cycle, ", self.config, array.rows, array.cols)?;
+        write!(f, "{} decoders, {}, {}", self.npu.codec.decoders, self.format, self.kv)
+    }
+}
+
 impl Grid {
     /// Reads a sweep file.
     ///
@@ -125,7 +133,7 @@ impl Grid {
         Ok(())
     }
 
-    /// All points, in the order of the lists; contexts of one machine are measured together.
+    /// All points, in the order of the lists, each once; contexts of one machine are measured together.
     ///
     /// # Errors
     /// A configuration that cannot be read or is refused.
@@ -153,13 +161,16 @@ impl Grid {
                         npu.check()?;
                         for format in &self.format {
                             for kv in &self.kv {
-                                points.push(Point {
+                                let point = Point {
                                     config: name.clone(),
                                     npu: npu.clone(),
                                     format: format.clone(),
                                     kv: kv.clone(),
                                     contexts: contexts.clone(),
-                                });
+                                };
+                                if !points.contains(&point) {
+                                    points.push(point);
+                                }
                             }
                         }
                     }

@@ -6,6 +6,6 @@ mod plot;
 mod table;
 
 pub use grid::{Grid, Point};
-pub use measure::{Measured, measure, prompt};
+pub use measure::{Measured, Study};
 pub use plot::plots;
-pub use table::{Table, columns};
+pub use table::{Line, Table, columns, key, names};

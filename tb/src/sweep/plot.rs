@@ -1,6 +1,6 @@
 //! The table drawn: time per token against context, roofline, use of the array.
 
-use super::table::Line;
+use super::table::{Line, names};
 use anyhow::anyhow;
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::prelude::*;
@@ -24,26 +24,6 @@ const COLORS: [RGBColor; 7] = [
 ];
 
 type Series = BTreeMap<String, Vec<(f64, f64)>>;
-
-/// What tells a line of the plots from others: the columns that vary, but the context.
-fn names(lines: &[Line]) -> impl Fn(&Line) -> String {
-    let columns = ["config", "array_rows", "dram_bytes_per_cycle", "decoders", "format", "kv", "prompt_tokens"];
-    let varied: Vec<&str> = columns
-        .into_iter()
-        .filter(|column| lines.iter().any(|line| line.text(column) != lines[0].text(column)))
-        .collect();
-    move |line| {
-        let cells = varied.iter().map(|column| match *column {
-            "array_rows" => format!("{}x{}", line.text("array_rows"), line.text("array_cols")),
-            "dram_bytes_per_cycle" => format!("{} B/cycle", line.text(column)),
-            "decoders" => format!("{} decoders", line.text(column)),
-            "prompt_tokens" => format!("prompt {}", line.text(column)),
-            _ => line.text(column).to_string(),
-        });
-        let name = cells.collect::<Vec<_>>().join(", ");
-        if name.is_empty() { line.text("kv").into() } else { name }
-    }
-}
 
 /// Name and SVG text of each plot.
 ///
@@ -85,6 +65,14 @@ fn curves(title: &str, [x, y]: [&str; 2], series: &Series) -> anyhow::Result<Str
     let points = || series.values().flatten();
     let (xs, ys) = (range(points().map(|p| p.0)), range(points().map(|p| p.1)));
     draw(title, [x, y], xs, 0.0..ys.end, series, &[])
+}
+
+/// A figure at an axis: without the zeros behind its point.
+fn tick(value: f64) -> String {
+    // Two more digits than a power of ten has: the steps between ticks are no finer.
+    let digits = (1.0 - value.abs().max(1e-9).log10()).ceil().max(0.0) as usize;
+    let text = format!("{value:.digits$}");
+    if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').into() } else { text }
 }
 
 /// A marker of series `i`: colours repeat after seven, shapes then change.
@@ -129,6 +117,8 @@ where
     let mut mesh = chart.configure_mesh();
     mesh.x_desc(x)
         .y_desc(y)
+        .x_label_formatter(&|&value| tick(value))
+        .y_label_formatter(&|&value| tick(value))
         .label_style(("sans-serif", 14))
         .light_line_style(TRANSPARENT)
         .bold_line_style(BLACK.mix(0.12));

@@ -1,14 +1,18 @@
 //! Results as lines of a CSV file: appended as they come, and read again by a sweep that goes on.
 
 use super::{Measured, Point};
-use anyhow::{Context, ensure};
+use anyhow::{Context, bail, ensure};
 use std::collections::BTreeSet;
-use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::fs::{File, OpenOptions, TryLockError};
+use std::io::{Read, Write};
 use std::path::Path;
 
+/// Bytes of a table at most: some 500,000 figures.
+const LIMIT: u64 = 1 << 27;
+
 /// Columns that name a point, then its figures.
-const KEYS: [&str; 10] = [
+const KEYS: [&str; 12] = [
+    "model",
     "config",
     "array_rows",
     "array_cols",
@@ -19,6 +23,7 @@ const KEYS: [&str; 10] = [
     "kv",
     "prompt_tokens",
     "context",
+    "digest",
 ];
 const FIGURES: [&str; 15] = [
     "ttft_cycles",
@@ -48,10 +53,10 @@ pub fn columns() -> String {
 pub struct Line(Vec<String>);
 
 impl Line {
-    fn new(point: &Point, prompt: usize, m: &Measured) -> Self {
-        let clock = point.npu.clock_mhz;
-        let milliseconds = |cycles: f64| cycles / (clock * 1e3);
-        let mut cells = key(point, prompt, m.context);
+    /// The cells of `key`, then the figures.
+    fn new(key: Vec<String>, point: &Point, m: &Measured) -> Self {
+        let milliseconds = |cycles: f64| cycles / (point.npu.clock_mhz * 1e3);
+        let mut cells = key;
         let figures = [
             m.ttft_cycles as f64,
             milliseconds(m.ttft_cycles as f64),
@@ -73,6 +78,18 @@ impl Line {
         Self(cells)
     }
 
+    /// The cells that name its point.
+    fn key(&self) -> &[String] {
+        &self.0[..KEYS.len()]
+    }
+
+    /// As it stands in the file.
+    fn record(&self) -> anyhow::Result<Vec<u8>> {
+        let mut csv = csv::Writer::from_writer(Vec::new());
+        csv.write_record(&self.0)?;
+        Ok(csv.into_inner()?)
+    }
+
     /// A cell by its column's name; empty if there is none.
     pub fn text(&self, column: &str) -> &str {
         let at = KEYS.iter().chain(&FIGURES).position(|name| *name == column);
@@ -85,9 +102,11 @@ impl Line {
     }
 }
 
-fn key(point: &Point, prompt: usize, context: usize) -> Vec<String> {
+/// The cells that name a point of a model with a digest, at a context.
+pub fn key(model: &str, point: &Point, prompt: usize, digest: &str, context: usize) -> Vec<String> {
     let npu = &point.npu;
     vec![
+        model.into(),
         point.config.clone(),
         npu.array.rows.to_string(),
         npu.array.cols.to_string(),
@@ -98,10 +117,31 @@ fn key(point: &Point, prompt: usize, context: usize) -> Vec<String> {
         point.kv.clone(),
         prompt.to_string(),
         context.to_string(),
+        digest.into(),
     ]
 }
 
-/// The file and what it holds.
+/// What tells a line from the others: the columns that vary, but the context.
+pub fn names(lines: &[Line]) -> impl Fn(&Line) -> String {
+    let columns = ["config", "array_rows", "dram_bytes_per_cycle", "decoders", "format", "kv", "prompt_tokens"];
+    let varied: Vec<&str> = columns
+        .into_iter()
+        .filter(|column| lines.iter().any(|line| line.text(column) != lines[0].text(column)))
+        .collect();
+    move |line| {
+        let cells = varied.iter().map(|column| match *column {
+            "array_rows" => format!("{}x{}", line.text("array_rows"), line.text("array_cols")),
+            "dram_bytes_per_cycle" => format!("{} B/cycle", line.text(column)),
+            "decoders" => format!("{} decoders", line.text(column)),
+            "prompt_tokens" => format!("prompt {}", line.text(column)),
+            _ => line.text(column).to_string(),
+        });
+        let name = cells.collect::<Vec<_>>().join(", ");
+        if name.is_empty() { line.text("kv").into() } else { name }
+    }
+}
+
+/// The file and what it holds. It is locked while it is open.
 pub struct Table {
     file: File,
     lines: Vec<Line>,
@@ -109,59 +149,75 @@ pub struct Table {
 }
 
 impl Table {
-    /// Opens or begins a file.
+    /// Opens or begins a file. A last line that was torn when its sweep was stopped is cut off: it is measured again.
     ///
     /// # Errors
-    /// A file that cannot be opened, or that is not a table of this form.
+    /// A file that cannot be opened, that another sweep writes to, or that is not a table of this form.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let name = || path.display().to_string();
-        let text = match std::fs::read_to_string(path) {
-            Ok(text) => text,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => String::new(),
-            Err(error) => return Err(error).with_context(name),
-        };
+        let name = path.display();
+        // What is no regular file may never end.
+        if let Ok(what) = std::fs::metadata(path) {
+            ensure!(what.is_file(), "{name} is no regular file: a sweep reads what it wrote before");
+            ensure!(what.len() <= LIMIT, "{name}: {} bytes are more than the {LIMIT} that are read", what.len());
+        }
+        let mut file =
+            OpenOptions::new().create(true).read(true).append(true).open(path).with_context(|| name.to_string())?;
+        match file.try_lock() {
+            Ok(()) => (),
+            Err(TryLockError::WouldBlock) => {
+                bail!("{name}: another sweep is writing to it; wait, or give another --out")
+            }
+            Err(TryLockError::Error(error)) => return Err(error).with_context(|| format!("{name}: cannot lock it")),
+        }
+        let mut text = String::new();
+        file.read_to_string(&mut text).with_context(|| name.to_string())?;
+        let whole = text.rfind('\n').map_or(0, |end| end + 1);
+        ensure!(whole > 0 || columns().starts_with(&text), "{name} is no table of a sweep; give another --out");
+        if whole < text.len() {
+            file.set_len(whole as u64).with_context(|| name.to_string())?;
+        }
         let mut lines = Vec::new();
-        for (number, line) in text.lines().enumerate() {
-            if number == 0 {
-                ensure!(line == columns(), "{}: not a table of this version; move it away to begin anew", name());
+        let reader = csv::ReaderBuilder::new().has_headers(false).flexible(true).from_reader(&text.as_bytes()[..whole]);
+        for (number, record) in (1..).zip(reader.into_records()) {
+            let record = record.with_context(|| format!("{name}: line {number}"))?;
+            if number == 1 {
+                let same = record.iter().eq(KEYS.iter().chain(&FIGURES).copied());
+                ensure!(same, "{name} is no table of this version; move it away, or give another --out");
                 continue;
             }
-            let cells: Vec<String> = line.split(',').map(Into::into).collect();
-            // A line that was torn when its sweep was stopped is measured again.
-            if cells.len() == KEYS.len() + FIGURES.len() && text.ends_with('\n') || number + 1 < text.lines().count() {
-                ensure!(cells.len() == KEYS.len() + FIGURES.len(), "{}: line {} is torn", name(), number + 1);
-                lines.push(Line(cells));
-            }
+            let figures = record.iter().skip(KEYS.len());
+            let good = record.len() == KEYS.len() + FIGURES.len() && figures.clone().all(|f| f.parse::<f64>().is_ok());
+            ensure!(good, "{name}: line {number} is damaged: delete it, and its figure is measured again");
+            lines.push(Line(record.iter().map(Into::into).collect()));
         }
-        let mut file = OpenOptions::new().create(true).write(true).truncate(true).open(path).with_context(name)?;
-        writeln!(file, "{}", columns()).with_context(name)?;
-        for line in &lines {
-            writeln!(file, "{}", line.0.join(",")).with_context(name)?;
+        if whole == 0 {
+            file.write_all(format!("{}\n", columns()).as_bytes()).with_context(|| name.to_string())?;
         }
-        let known = lines.iter().map(|line| line.0[..KEYS.len()].to_vec()).collect();
+        let known = lines.iter().map(|line| line.key().to_vec()).collect();
         Ok(Self { file, lines, known })
     }
 
-    /// Whether a point's figure at a context is there.
-    pub fn knows(&self, point: &Point, prompt: usize, context: usize) -> bool {
-        self.known.contains(&key(point, prompt, context))
+    /// Whether the figures of a point are there.
+    pub fn knows(&self, key: &[String]) -> bool {
+        self.known.contains(key)
     }
 
-    /// Appends a figure.
+    /// Appends the figures of a point.
     ///
     /// # Errors
     /// A disk that is full.
-    pub fn add(&mut self, point: &Point, prompt: usize, measured: &Measured) -> anyhow::Result<()> {
-        let line = Line::new(point, prompt, measured);
-        if self.known.insert(line.0[..KEYS.len()].to_vec()) {
-            writeln!(self.file, "{}", line.0.join(","))?;
+    pub fn add(&mut self, key: Vec<String>, point: &Point, measured: &Measured) -> anyhow::Result<()> {
+        let line = Line::new(key, point, measured);
+        if self.known.insert(line.key().to_vec()) {
+            // In one piece: a line that is there is whole.
+            self.file.write_all(&line.record()?)?;
             self.lines.push(line);
         }
         Ok(())
     }
 
-    /// All lines.
-    pub fn lines(&self) -> &[Line] {
-        &self.lines
+    /// The lines of these points, in their order.
+    pub fn of(&self, keys: &[Vec<String>]) -> Vec<Line> {
+        keys.iter().filter_map(|key| self.lines.iter().find(|line| line.key() == key)).cloned().collect()
     }
 }

@@ -21,7 +21,7 @@ pub struct Args {
 enum Command {
     /// Measure a model and write the codec's static tables.
     Calibrate {
-        /// `kjv-1m`, a GGUF file, or a Hugging Face folder.
+        /// `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
         model: String,
         /// A text of the kind that the model will read.
         text: PathBuf,
@@ -52,12 +52,12 @@ enum Command {
 
 #[derive(ClapArgs)]
 struct Eval {
-    /// `kjv-1m`, a GGUF file, or a Hugging Face folder.
+    /// `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
     model: String,
     /// Texts that calibration never saw; each is cut at TOKENS.
     #[arg(required = true)]
     texts: Vec<PathBuf>,
-    /// The model's calibration file; kjv-1m brings its own.
+    /// The model's calibration file; kjv-1m and smollm2 bring their own.
     #[arg(short, long)]
     calibration: Option<PathBuf>,
     /// Tokens of each text.
@@ -117,15 +117,16 @@ fn read(path: &Path) -> anyhow::Result<String> {
     Ok(String::from_utf8_lossy(&bytes).into_owned())
 }
 
-/// A calibration by its name: `kjv-1m`, or a file.
+/// A calibration by its name: of a model that brings its own, or a file.
 fn calibration(path: &Path, shape: KvShape) -> anyhow::Result<Calibration> {
-    Ok(if path == Path::new("kjv-1m") { Calibration::builtin(shape)? } else { Calibration::open(path, shape)? })
+    let shipped = path.to_str().and_then(|name| Calibration::shipped(name, shape));
+    Ok(shipped.unwrap_or_else(|| Calibration::open(path, shape))?)
 }
 
 fn evaluate(eval: &Eval) -> anyhow::Result<()> {
     let llm = kv::model(&eval.model)?;
     let shape = KvShape::from(llm.model.config());
-    let own = (eval.model == "kjv-1m").then_some(Path::new("kjv-1m"));
+    let own = Calibration::shipped(&eval.model, shape).map(|_| Path::new(&eval.model));
     let calibration = eval.calibration.as_deref().or(own).map(|path| calibration(path, shape)).transpose()?;
     if eval.tokens <= eval.skip + 1 {
         bail!("{} tokens less {} positions leave nothing to measure", eval.tokens, eval.skip);

@@ -1,0 +1,76 @@
+//! `magpie sweep`: what a table of an earlier run is worth.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+fn sweep(folder: &Path, grid: &str, out: &str) -> Output {
+    let file = folder.join("grid.toml");
+    std::fs::write(&file, grid).unwrap();
+    Command::new(env!("CARGO_BIN_EXE_magpie")).arg("sweep").arg(&file).args(["--out", out]).output().unwrap()
+}
+
+fn new(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{text}{}", String::from_utf8_lossy(&output.stderr));
+    text.lines().find(|line| line.ends_with("of them new")).unwrap().rsplit(": ").next().unwrap().into()
+}
+
+const GRID: &str = "prompt_tokens = 32\ndecode_tokens = 1\ncontext = [32]\narray = [\"8x8\"]\n";
+
+#[test]
+fn what_was_measured_is_kept_and_what_changed_is_measured_again() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("table.csv").display().to_string();
+    let machine = folder.path().join("machine.toml").display().to_string();
+    let run = |grid: &str| new(&sweep(folder.path(), &format!("config = [\"{machine}\"]\n{grid}"), &out));
+    std::fs::write(&machine, "").unwrap();
+    assert_eq!(run(GRID), "1 figures, 1 of them new");
+    assert_eq!(run(GRID), "1 figures, 0 of them new");
+    // The same names, another machine; another measurement; more points, one of them twice.
+    std::fs::write(&machine, "[dram]\nhit_latency = 200\nmiss_latency = 400\n").unwrap();
+    assert_eq!(run(GRID), "1 figures, 1 of them new");
+    assert_eq!(run(&GRID.replace("decode_tokens = 1", "decode_tokens = 2")), "1 figures, 1 of them new");
+    assert_eq!(run(&GRID.replace("[\"8x8\"]", "[\"8x8\", \"16x8\", \"16x8\"]")), "2 figures, 1 of them new");
+    // A line that was torn is measured again, those before it stay.
+    let text = std::fs::read_to_string(&out).unwrap();
+    std::fs::write(&out, &text[..text.len() - 9]).unwrap();
+    assert_eq!(run(&GRID.replace("[\"8x8\"]", "[\"8x8\", \"16x8\"]")), "2 figures, 1 of them new");
+    assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
+}
+
+#[test]
+fn tables_that_cannot_be_used_are_named() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("table.csv").display().to_string();
+    let refused = |out: &str, what: &str| {
+        let output = sweep(folder.path(), GRID, out);
+        let text = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.code() == Some(2) && text.contains(what), "{text}");
+    };
+    new(&sweep(folder.path(), GRID, &out));
+    let good = std::fs::read_to_string(&out).unwrap();
+    let file = std::fs::File::open(&out).unwrap();
+    file.lock().unwrap();
+    refused(&out, "another sweep is writing");
+    drop(file);
+    std::fs::write(&out, format!("{good}1,2,3\n")).unwrap();
+    refused(&out, "line 3 is damaged");
+    std::fs::write(&out, "a,b\n").unwrap();
+    refused(&out, "no table of this version");
+    std::fs::write(&out, "a letter").unwrap();
+    refused(&out, "no table of a sweep");
+    refused("/dev/null", "no regular file");
+}
+
+#[test]
+fn a_point_that_cannot_run_is_refused_before_any_is_measured() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("table.csv");
+    let shown = out.display().to_string();
+    for (grid, what) in [("kv = [\"raw\", \"slow\"]", "slow"), ("format = [\"bf16\", \"int9\"]", "int9")] {
+        let output = sweep(folder.path(), &format!("{GRID}{grid}\n"), &shown);
+        assert_eq!(output.status.code(), Some(2));
+        assert!(String::from_utf8_lossy(&output.stderr).contains(what));
+        assert!(!out.exists(), "nothing was begun");
+    }
+}
