@@ -227,6 +227,9 @@ mod tests {
             for stop in queue.iter().filter(|r| r.stop) {
                 prop_assert!(bursts.iter().any(|b| b.stop && b.end() == stop.end()));
             }
+            for flagged in bursts.iter().filter(|b| b.stop || b.job_end) {
+                prop_assert!(queue.iter().any(|r| r.stop && r.end() == flagged.end()), "flags belong to a run's last burst");
+            }
             prop_assert_eq!(bursts.iter().filter(|b| b.job_end).count(), 1);
         }
     }
