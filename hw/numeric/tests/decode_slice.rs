@@ -10,10 +10,8 @@ fn by_the_core(format: FloatFormat, code: u32) -> u32 {
 #[test]
 fn every_16_bit_code_is_decoded_as_the_core_converts() {
     type Slice = fn(&[u16], &mut [f32]) -> Result<(), NumericError>;
-    let functions: [(FloatFormat, Slice, fn(u16) -> f32); 2] = [
-        (FloatFormat::BF16, decode_bf16_slice, decode_bf16),
-        (FloatFormat::FP16, decode_fp16_slice, decode_fp16),
-    ];
+    let functions: [(FloatFormat, Slice, fn(u16) -> f32); 2] =
+        [(FloatFormat::BF16, decode_bf16_slice, decode_bf16), (FloatFormat::FP16, decode_fp16_slice, decode_fp16)];
     // In order, and so that finite codes lie beside infinities and NaNs.
     for step in [1u16, 257] {
         let codes: Vec<u16> = (0..=u16::MAX).map(|i| i.wrapping_mul(step)).collect();

@@ -13,13 +13,6 @@ pub struct Loops<const D: usize> {
     pub strides: [i64; D],
 }
 
-impl<const D: usize> Loops<D> {
-    /// How many addresses the nest makes.
-    pub fn total(&self) -> u128 {
-        self.counts.iter().map(|&c| u128::from(c)).product()
-    }
-}
-
 /// Inputs of an [`AddressGenerator`].
 pub struct AddressIn<'a, const D: usize> {
     /// Loads a nest; the first address stands after the edge. Drops whatever was left of the one before.
@@ -142,6 +135,11 @@ mod tests {
                         prop_assert_eq!(out.address, address);
                         prop_assert_eq!(out.done(), [i, j, k] == counts.map(|c| c - 1));
                         agu.clock(&AddressIn { start: None, step: false }); // a stall changes nothing
+                        prop_assert_eq!(agu.out(), out);
+                        let image = crate::Image::of(&mut agu);
+                        agu.reset();
+                        prop_assert!(!agu.out().valid);
+                        image.restore(&mut agu); // nor do reset and putting back
                         prop_assert_eq!(agu.out(), out);
                         agu.clock(&AddressIn { start: None, step: true });
                     }

@@ -43,11 +43,6 @@ impl<T: Payload> Fifo<T> {
         Self { slots: vec![blank; depth], read: 0, write: 0, level: 0 }
     }
 
-    /// Entries that fit.
-    pub fn depth(&self) -> usize {
-        self.slots.len()
-    }
-
     fn next(&self, pointer: u32) -> u32 {
         if pointer as usize + 1 == self.slots.len() { 0 } else { pointer + 1 }
     }

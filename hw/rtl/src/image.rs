@@ -275,6 +275,22 @@ mod tests {
     }
 
     #[test]
+    fn lanes_of_a_payload_have_names_and_go_back() {
+        let mut fifo = Fifo::new(2, vec![false; 3]);
+        for value in [[true, false, true], [false, true, true]] {
+            fifo.clock(&FifoIn { push: Stream { valid: true, data: &value.to_vec() }, pop: false });
+        }
+        let paths: Vec<_> = Layout::of(&mut fifo).paths.into_iter().map(|p| (p.path, p.width)).collect();
+        assert_eq!(paths[3..6], ["slot_q_0_0", "slot_q_0_1", "slot_q_0_2"].map(|path| (path.to_string(), 1)));
+        let image = Image::of(&mut fifo);
+        let mut fresh = Fifo::new(2, vec![false; 3]);
+        image.restore(&mut fresh);
+        assert_eq!(*fresh.out().head.data, [true, false, true]);
+        fresh.clock(&FifoIn { push: Stream { valid: false, data: &vec![false; 3] }, pop: true });
+        assert_eq!(*fresh.out().head.data, [false, true, true]);
+    }
+
+    #[test]
     fn a_fault_hits_the_register_that_the_layout_names() {
         let mut fifo = filled();
         let layout = Layout::of(&mut fifo);

@@ -102,11 +102,6 @@ impl<T: Bits> Sram<T> {
         self.written.len()
     }
 
-    /// Values a word.
-    pub fn lanes(&self) -> usize {
-        self.lanes
-    }
-
     fn word(&self, address: usize) -> std::ops::Range<usize> {
         address * self.lanes..(address + 1) * self.lanes
     }
@@ -346,6 +341,15 @@ mod tests {
         m.clock(&BankIn { requests: &requests, grants: &grants });
         assert_eq!((m.out().data(0), m.out().data(2)), (&[101][..], &[102][..]));
         assert_eq!(m.out().fault(), None);
+
+        let (image, layout) = (crate::Image::of(&mut m), crate::Layout::of(&mut m));
+        assert!(layout.paths.iter().any(|p| p.path == "bank_3.rdata_q_0"));
+        m.reset();
+        assert_eq!((m.out().data(0), m.out().data(2)), (&[0][..], &[0][..]));
+        image.restore(&mut m);
+        assert_eq!((m.out().data(0), m.out().data(2)), (&[101][..], &[102][..]));
+        m.clock(&BankIn { requests: &[read(7)], grants: &[(true, false)] });
+        assert_eq!((m.out().data(0), m.out().fault()), (&[107][..], None));
     }
 
     #[test]
