@@ -10,7 +10,7 @@ use npu::nkz::{Channel, Mode};
 use npu::numeric::FloatFormat;
 use npu::{Config, Fault, KvSetup, RunError, SCRATCHPAD_REGION, clocked};
 use proptest::prelude::*;
-use rtl::Module;
+use rtl::{Image, Layout, Module};
 
 /// Where chains lie.
 const CHAINS: u64 = 0x2_0000;
@@ -429,6 +429,38 @@ proptest! {
             Err(RunError::Command { fault: Fault::Slot, .. }) => {}
             Err(error) => panic!("{error}"),
         }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    /// All registers and memories are read out and put back in the middle of a program.
+    #[test]
+    fn putting_the_registers_back_changes_nothing(machine in machine(), steps in steps(), cuts in prop::collection::vec(1u64..4000, 1..4)) {
+        let Machine { config, setup } = machine;
+        let program = program(&steps, &setup);
+        let (mut plain, mut walked) = (furnish(config.clone(), setup.clone()).clocked, furnish(config, setup).clocked);
+        let run = |npu: &mut clocked::Npu, cuts: &[u64]| {
+            let mut session = clocked::Session::new(npu, &program);
+            loop {
+                match session.step(npu) {
+                    Ok(true) => {}
+                    Ok(false) | Err(RunError::Command { fault: Fault::Slot, .. }) => return session.cycle(),
+                    Err(error) => panic!("{error}"),
+                }
+                if cuts.contains(&session.cycle()) {
+                    let image = Image::of(npu);
+                    image.restore(npu);
+                    assert!(Image::of(npu) == image, "cycle {}", session.cycle());
+                }
+            }
+        };
+        prop_assert_eq!(run(&mut plain, &[]), run(&mut walked, &cuts));
+        let layout = Layout::of(&mut plain);
+        let differences = Image::of(&mut plain).differences(&Image::of(&mut walked));
+        let differences: Vec<_> = differences.iter().map(|d| &layout.paths[d.signal].path).take(5).collect();
+        prop_assert!(differences.is_empty(), "{:?}", differences);
     }
 }
 
