@@ -8,7 +8,7 @@ use numeric::{
 use proptest::prelude::*;
 use std::path::PathBuf;
 use tb::blocks;
-use tb::verify::{Options, Progress, Status, run};
+use tb::verify::{Options, Progress, Selection, Status, run};
 
 struct Silent;
 
@@ -18,14 +18,11 @@ impl Progress for Silent {
 
 /// Runs one point of the plan and demands that it passes.
 fn point(name: &str, cases: f64) {
+    let selection =
+        Selection { block: Some("numeric".into()), point: Some(name.into()), case: None, seed: 2, seeds: 1, cases };
     let options = Options {
-        block: Some("numeric".into()),
-        point: Some(name.into()),
-        case: None,
-        seed: 2,
-        seeds: 1,
+        selection,
         shard: (1, 1),
-        cases,
         threads: std::thread::available_parallelism().map_or(1, usize::from),
         waves: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
         vectors: None,

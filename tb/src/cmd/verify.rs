@@ -3,7 +3,7 @@
 use crate::{
     blocks,
     cmd::meter::Meter,
-    verify::{self, Options, Plan, Run},
+    verify::{self, Options, Plan, Run, Selection},
 };
 use anyhow::{Context, bail};
 use std::{
@@ -17,24 +17,8 @@ use std::{
 /// Exit code 0: everything planned ran, compared at least one value and agreed. 1: something did not. 2: the command could not be carried out.
 #[derive(clap::Args, Debug)]
 pub struct Args {
-    /// Only this block (see --list)
-    #[arg(long)]
-    block: Option<String>,
-    /// Only this point of the plan: mvp.onnx, or onnx for the point of that name in every block
-    #[arg(long)]
-    point: Option<String>,
-    /// Only this case of each test: what a replay command gives
-    #[arg(long, value_name = "N")]
-    case: Option<usize>,
-    /// Seed of all random stimulus; the same seed gives the same run
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Run so many seeds, from --seed on
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
-    seeds: u64,
-    /// Multiplies the number of random cases
-    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
-    cases: f64,
+    #[command(flatten)]
+    selection: Selection,
     /// Run only every N-th case, from the I-th on; `magpie merge` puts the results of all N together
     #[arg(long, value_name = "I/N", value_parser = shard, requires = "results")]
     shard: Option<(usize, usize)>,
@@ -132,25 +116,26 @@ pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
 /// # Errors
 /// An unknown block or point, a bad factor, a report that cannot be written.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    let (plans, tests) = (blocks::plans()?, blocks::tests());
-    if let Some(block) = &args.block
+    let (plans, tests, selection) = (blocks::plans()?, blocks::tests(), &args.selection);
+    if let Some(block) = &selection.block
         && !plans.iter().any(|p| p.block == *block)
     {
         let known: Vec<_> = plans.iter().map(|p| p.block.as_str()).collect();
         bail!("no block `{block}`: there are {}", known.join(", "));
     }
-    if let Some(point) = &args.point
+    if let Some(point) = &selection.point
         && !plans
             .iter()
             .any(|plan| plan.points.iter().any(|p| p.id == *point || format!("{}.{}", plan.block, p.id) == *point))
     {
         bail!("no point `{point}` in the testplan: `magpie verify --list` prints all");
     }
-    if !(args.cases > 0.0 && args.cases <= 1e6) {
-        bail!("--cases {}: the factor must lie above 0 and at most at 1,000,000", args.cases);
+    if !(selection.cases > 0.0 && selection.cases <= 1e6) {
+        bail!("--cases {}: the factor must lie above 0 and at most at 1,000,000", selection.cases);
     }
     if args.list {
-        let plans: Vec<_> = plans.into_iter().filter(|p| args.block.as_deref().is_none_or(|b| b == p.block)).collect();
+        let plans: Vec<_> =
+            plans.into_iter().filter(|p| selection.block.as_deref().is_none_or(|b| b == p.block)).collect();
         print!("{}", verify::listing(&plans));
         return Ok(ExitCode::SUCCESS);
     }
@@ -158,13 +143,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     args.results.iter().try_for_each(|path| probe(path))?;
     let threads = args.threads.map_or_else(cores, usize::from);
     let options = Options {
-        block: args.block.clone(),
-        point: args.point.clone(),
-        case: args.case,
-        seed: args.seed,
-        seeds: args.seeds,
+        selection: args.selection.clone(),
         shard: args.shard.unwrap_or((1, 1)),
-        cases: args.cases,
         threads,
         waves: args.waves.clone(),
         vectors: args.vectors.clone(),

@@ -1,6 +1,6 @@
 //! What a run found, before it is held against the plan: sums per test, failing cases and coverage. Results of shards add up.
 
-use super::{Coverage, Options, Outcome, Test};
+use super::{Coverage, Outcome, Test};
 use anyhow::{Context, bail, ensure};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
@@ -12,28 +12,27 @@ const VERSION: u32 = 1;
 const FAILURES_KEPT: usize = 20;
 const WAVES: usize = 3;
 
-/// What was asked for; shards of one run agree in it.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// What is asked for; shards of one run agree in it.
+#[derive(clap::Args, Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Selection {
-    /// Only this block.
+    /// Only this block (see --list)
+    #[arg(long)]
     pub block: Option<String>,
-    /// Only this point.
+    /// Only this point of the plan: mvp.onnx, or onnx for the point of that name in every block
+    #[arg(long)]
     pub point: Option<String>,
-    /// Only this case of each test.
+    /// Only this case of each test: what a replay command gives
+    #[arg(long, value_name = "N")]
     pub case: Option<usize>,
-    /// First seed.
+    /// Seed of all random stimulus; the same seed gives the same run
+    #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// Number of seeds.
+    /// Run so many seeds, from --seed on
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
     pub seeds: u64,
-    /// Factor on the random cases.
+    /// Multiplies the number of random cases
+    #[arg(long, default_value_t = 1.0, value_name = "FACTOR")]
     pub cases: f64,
-}
-
-impl Selection {
-    pub(super) fn of(o: &Options) -> Self {
-        let (block, point) = (o.block.clone(), o.point.clone());
-        Self { block, point, case: o.case, seed: o.seed, seeds: o.seeds, cases: o.cases }
-    }
 }
 
 /// A failing case.

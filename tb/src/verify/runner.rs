@@ -16,18 +16,8 @@ use std::{
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Only this block.
-    pub block: Option<String>,
-    /// Only this point, `block.point` or `point`.
-    pub point: Option<String>,
-    /// Only this case of each test.
-    pub case: Option<usize>,
-    /// Seed of all random stimulus.
-    pub seed: u64,
-    /// So many seeds from that one on.
-    pub seeds: u64,
-    /// Multiplies the number of random cases.
-    pub cases: f64,
+    /// Which cases.
+    pub selection: Selection,
     /// Only every n-th case, from the i-th on: (i, n), 1 ≤ i ≤ n.
     pub shard: (usize, usize),
     /// Worker threads.
@@ -195,25 +185,25 @@ pub fn run(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Pro
 /// Runs the selected cases, or a shard of them, on all threads.
 pub fn execute(plans: &[Plan], tests: &[Test], options: &Options, progress: &dyn Progress) -> Results {
     let start = Instant::now();
-    let selection = Selection::of(options);
+    let selection = &options.selection;
     let selected: Vec<&Test> = tests
         .iter()
         .filter(|t| {
             let mut points = plans.iter().filter(|p| p.block == t.block).flat_map(|p| &p.points);
-            points.any(|p| wanted(&selection, t.block, &p.id) && p.tests.iter().any(|name| name == t.name))
+            points.any(|p| wanted(selection, t.block, &p.id) && p.tests.iter().any(|name| name == t.name))
         })
         .collect();
-    let count = |t: &Test| t.directed + (t.random as f64 * options.cases).ceil() as usize;
-    let seeds = options.seed..options.seed.saturating_add(options.seeds);
+    let count = |t: &Test| t.directed + (t.random as f64 * selection.cases).ceil() as usize;
+    let seeds = selection.seed..selection.seed.saturating_add(selection.seeds);
     let of_seed = |seed: u64| {
         let cases = selected.iter().enumerate().flat_map(move |(t, test)| (0..count(test)).map(move |case| (t, case)));
         cases.map(move |(t, case)| (t, seed, case))
     };
-    let all = seeds.flat_map(of_seed).filter(|&(.., case)| options.case.is_none_or(|c| c == case));
+    let all = seeds.flat_map(of_seed).filter(|&(.., case)| selection.case.is_none_or(|c| c == case));
     let (shard, shards) = options.shard;
     let units: Vec<(usize, u64, usize)> = all.skip(shard - 1).step_by(shards).collect();
 
-    let mut results = Results::new(selection, options.shard);
+    let mut results = Results::new(selection.clone(), options.shard);
     results.longest = selected.iter().map(|t| count(t)).max().unwrap_or(0);
     let results = Mutex::new(results);
     let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
@@ -328,20 +318,10 @@ mod tests {
         fn tick(&self, _: usize, _: usize, _: &str) {}
     }
 
-    fn options() -> Options {
-        let waves = std::env::temp_dir();
-        Options {
-            block: None,
-            point: None,
-            case: None,
-            seed: 1,
-            seeds: 1,
-            cases: 1.0,
-            shard: (1, 1),
-            threads: 2,
-            waves,
-            vectors: None,
-        }
+    const ALL: Selection = Selection { block: None, point: None, case: None, seed: 1, seeds: 1, cases: 1.0 };
+
+    fn options(selection: Selection) -> Options {
+        Options { selection, shard: (1, 1), threads: 2, waves: std::env::temp_dir(), vectors: None }
     }
 
     fn plan(tests: &str) -> [Plan; 1] {
@@ -365,34 +345,34 @@ mod tests {
 
     #[test]
     fn a_good_run_passes_and_counts() {
-        let run = run(&plan("'good'"), &[GOOD], &options(), &Silent);
+        let run = run(&plan("'good'"), &[GOOD], &options(ALL), &Silent);
         assert!(run.passed());
         assert_eq!(run.blocks[0].points[0].total.compared, 10);
     }
 
     #[test]
     fn a_test_that_compares_nothing_fails_even_beside_one_that_does() {
-        let run = run(&plan("'good', 'empty'"), &[GOOD, EMPTY], &options(), &Silent);
+        let run = run(&plan("'good', 'empty'"), &[GOOD, EMPTY], &options(ALL), &Silent);
         assert!(!run.passed());
         assert_eq!(run.blocks[0].points[0].status, Status::Failed("test `empty` compared nothing".into()));
     }
 
     #[test]
     fn a_panic_is_a_failure_with_a_replay_command() {
-        let result = run(&plan("'panics'"), &[PANICS], &options(), &Silent);
+        let result = run(&plan("'panics'"), &[PANICS], &options(ALL), &Silent);
         let failure = &result.blocks[0].points[0].failures[0];
         assert_eq!(
             (failure.case, failure.messages[0].as_str()),
             (1, "panicked: assertion `left != right` failed: case one is broken\n  left: 1\n right: 1")
         );
         assert_eq!(failure.replay, "magpie verify --point toy.p --case 1 --seed 1");
-        let replay = Options { point: Some("toy.p".into()), case: Some(1), ..options() };
+        let replay = options(Selection { point: Some("toy.p".into()), case: Some(1), ..ALL });
         assert!(!run(&plan("'panics'"), &[PANICS], &replay, &Silent).passed());
     }
 
     /// The results of a shard, through its file and back.
     fn shard(i: usize, n: usize, seeds: u64) -> (PathBuf, Results) {
-        let options = Options { shard: (i, n), seeds, ..options() };
+        let options = Options { shard: (i, n), ..options(Selection { seeds, ..ALL }) };
         let results = execute(&plan("'good', 'panics'"), &[GOOD, PANICS], &options, &Silent);
         let text = serde_json::to_string(&results).unwrap();
         (format!("{i}.json").into(), serde_json::from_str(&text).unwrap())
@@ -426,7 +406,7 @@ mod tests {
 
     #[test]
     fn selecting_nothing_is_no_pass() {
-        let nothing = Options { block: Some("other".into()), ..options() };
+        let nothing = options(Selection { block: Some("other".into()), ..ALL });
         assert!(!run(&plan("'good'"), &[GOOD], &nothing, &Silent).passed());
     }
 
@@ -435,7 +415,7 @@ mod tests {
         let mut plans = plan("'good'");
         let other = plan("'panics'").map(|p| p.points[0].clone());
         plans[0].points.extend(other.map(|p| super::plan::Point { id: "q".into(), ..p }));
-        let only = |case| Options { case: Some(case), ..options() };
+        let only = |case| options(Selection { case: Some(case), ..ALL });
         let result = run(&plans, &[GOOD, PANICS], &only(5), &Silent);
         assert!(result.passed() && result.points().count() == 1);
         let none = run(&plans, &[GOOD, PANICS], &only(99), &Silent);
@@ -444,7 +424,7 @@ mod tests {
 
     #[test]
     fn unplanned_tests_and_points_without_tests_fail() {
-        assert!(!run(&plan("'good'"), &[GOOD, EMPTY], &options(), &Silent).passed());
-        assert!(!run(&plan(""), &[], &options(), &Silent).passed());
+        assert!(!run(&plan("'good'"), &[GOOD, EMPTY], &options(ALL), &Silent).passed());
+        assert!(!run(&plan(""), &[], &options(ALL), &Silent).passed());
     }
 }
