@@ -2,7 +2,9 @@
 """Lines of the hardware and of the reference that tests and benches run.
 
 Builds with the compiler's instrumentation, runs the tests of the crates under hw/, of golden and of host, then the whole testplan, and
-counts. Lines of unit tests do not count. Needs Debian's llvm-19, or the tools that LLVM_PROFDATA and LLVM_COV name.
+counts. The compiler sets its counters before it optimises, so that an optimised build counts the same lines. Threads would fight for
+the counters: each process has one, and as many processes run as there are cores. Lines of unit tests do not count.
+Needs Debian's llvm-19, or the tools that LLVM_PROFDATA and LLVM_COV name.
 Prints each crate's share and the lines that nothing ran; `--write` renews tb/results/lines.json.
 """
 
@@ -13,12 +15,15 @@ import re
 import shutil
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[2]
 WORK = ROOT / "target/coverage"
 BLOCKS = ["rtl", "numeric", "mvp", "dma", "nkz", "vector", "npu"]
 FOLDERS = {**{b: f"hw/{b}/src" for b in BLOCKS}, "golden": "golden/src"}
+# Parts of the testplan, for balance.
+SHARDS = 8
 CARGO = os.environ.get("CARGO", "cargo")
 
 
@@ -33,11 +38,19 @@ def tool(name):
 
 
 def programs(env, *args):
-    built = subprocess.run([CARGO, *args, "--message-format=json"], cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
+    """Builds and gives the programs with the folders of their crates."""
+    command = [CARGO, *args, "--release", "--message-format=json"]
+    built = subprocess.run(command, cwd=ROOT, env=env, stdout=subprocess.PIPE, text=True)
     if built.returncode:
         die("the build fails")
     messages = [json.loads(line) for line in built.stdout.splitlines() if line.startswith("{")]
     return [(m["executable"], Path(m["manifest_path"]).parent) for m in messages if m.get("executable")]
+
+
+def execute(env, command, folder):
+    done = subprocess.run(command, cwd=folder, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    if done.returncode:
+        die(f"{' '.join(map(str, command))} fails:\n{done.stdout[-4000:]}")
 
 
 def first_test_line(path):
@@ -69,20 +82,28 @@ def main():
     shutil.rmtree(profiles, ignore_errors=True)
     env = os.environ | {
         "CARGO_TARGET_DIR": str(WORK / "build"),
-        "RUSTFLAGS": "-C instrument-coverage",
+        # Only what is ours is instrumented.
+        "RUSTC_WORKSPACE_WRAPPER": str(Path(__file__).with_name("instrumented")),
         "CARGO_INCREMENTAL": "0",
+        "CARGO_PROFILE_RELEASE_CODEGEN_UNITS": "16",
+        "CARGO_PROFILE_RELEASE_DEBUG": "false",
+        # Their lines count, too.
+        "CARGO_PROFILE_RELEASE_DEBUG_ASSERTIONS": "true",
         # One file a program, to which its runs are added.
         "LLVM_PROFILE_FILE": str(profiles / "%m.profraw"),
     }
     packages = [a for b in [*BLOCKS, "golden", "host"] for a in ("--package", b)]
     tests = programs(env, "test", "--no-run", *packages)
     bench = programs(env, "build", "--package", "tb", "--bin", "magpie")
-    for program, folder in tests:
-        if subprocess.run([program, "--quiet"], cwd=folder, env=env, stdout=subprocess.DEVNULL).returncode:
-            die(f"{program}: a test fails")
-    # Without release builds' optimisation, so that a line is a line.
-    if subprocess.run([bench[0][0], "verify"], cwd=ROOT, env=env, stdout=subprocess.DEVNULL).returncode:
-        die("magpie verify fails")
+    shards = WORK / "shards"
+    shutil.rmtree(shards, ignore_errors=True)
+    shards.mkdir(parents=True)
+    verify = lambda i: ["verify", "--threads", "1", "--shard", f"{i}/{SHARDS}", "--results", shards / f"{i}.json"]
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        jobs = [([bench[0][0], *verify(i)], ROOT) for i in range(1, SHARDS + 1)]
+        jobs += [([program, "--quiet", "--test-threads", "1"], folder) for program, folder in tests]
+        for _ in pool.map(lambda job: execute(env, *job), jobs):
+            pass
 
     merged = WORK / "merged.profdata"
     subprocess.run([profdata, "merge", "--sparse", *map(str, profiles.glob("*.profraw")), "-o", merged], check=True)
