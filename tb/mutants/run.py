@@ -62,8 +62,15 @@ def mutants(block):
     return listed
 
 
+def committed():
+    return json.loads(RESULTS.read_text())["blocks"]
+
+
 def sample(block, args):
-    """The block's mutants in the order in which the seed draws them."""
+    """The block's mutants in the order in which the seed draws them; or those that survived the last run."""
+    if args.survivors:
+        keys = {s["key"] for s in committed().get(block, {}).get("survivors", ())}
+        return [m for m in mutants(block) if m["key"] in keys]
     drawn = sorted(mutants(block), key=lambda m: hashlib.sha256(f"{args.seed}|{m['key']}".encode()).digest())
     drawn = drawn if args.all else drawn[: args.sample]
     i, n = args.shard
@@ -228,34 +235,42 @@ def reasons():
 
 def report(args):
     """Writes tb/results/mutants.json from the verdicts, and says the scores."""
-    known, blocks, holes = reasons(), {}, 0
+    known, blocks, holes = reasons(), committed() if args.survivors else {}, 0
     for block in args.blocks:
         done = verdicts(block)
         drawn = sample(block, args)
-        open_ = [m for m in drawn if done.get(m["key"], {}).get("verdict", "open") == "open"]
-        if open_:
-            print(f"{block}: {len(open_)} of {len(drawn)} mutants not judged yet", file=sys.stderr)
-        of = lambda *kinds: [m for m in drawn if done.get(m["key"], {}).get("verdict") in kinds]
+        verdict = lambda m: done.get(m["key"], {}).get("verdict", "unjudged")
+        unjudged = [m for m in drawn if verdict(m) in ("unjudged", "open")]
+        if unjudged:
+            print(f"{block}: {len(unjudged)} of {len(drawn)} mutants not judged yet", file=sys.stderr)
+        of = lambda kind: sum(verdict(m) == kind for m in drawn)
         survivors = []
-        for m in of("survived", "open"):
+        for m in drawn:
+            if verdict(m) not in ("survived", "open") and not (args.survivors and verdict(m) == "unjudged"):
+                continue
             reason = known.get(block, {}).get(m["key"], {}).get("reason")
             holes += reason is None
-            hole = "a hole" if done[m["key"]]["verdict"] == "survived" else "the crate's tests pass; the bench has not judged it yet"
-            survivors.append({"mutant": m["name"], "reason": reason or hole})
+            hole = "a hole" if verdict(m) == "survived" else "the crate's tests pass; the bench has not judged it yet"
+            survivors.append({"key": m["key"], "mutant": m["name"], "reason": reason or hole})
             print(f"{block}: {m['key']} {m['name']}: {reason or hole}")
-        tests, bench = len(of("tests")), len(of("bench"))
-        blocks[block] = {"tests": tests, "bench": bench, "unviable": len(of("unviable")), "survivors": survivors}
-        viable = tests + bench + len(survivors)
-        print(f"{block:<8} {len(drawn):>5} mutants, {viable:>5} viable: {tests} killed by the crate's tests, "
-              f"{bench} by the bench, {len(survivors)} survived: {100 * (tests + bench) / max(viable, 1):.1f} %")
+        before = blocks.get(block, {})
+        counts = {kind: before.get(kind, 0) + of(kind) for kind in ("tests", "bench", "unviable")}
+        blocks[block] = {**counts, "survivors": survivors}
+        killed = counts["tests"] + counts["bench"]
+        viable = killed + len(survivors)
+        print(f"{block:<8} {viable + counts['unviable']:>5} mutants, {viable:>5} viable: {counts['tests']} killed by the crate's tests, "
+              f"{counts['bench']} by the bench, {len(survivors)} survived: {100 * killed / max(viable, 1):.1f} %")
     killed = sum(b["tests"] + b["bench"] for b in blocks.values())
     viable = killed + sum(len(b["survivors"]) for b in blocks.values())
     print(f"all      {killed} of {viable} viable: {100 * killed / max(viable, 1):.1f} %, {holes} survivors without a reason")
     if args.write:
-        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
-        command = "make mutants" + (" ALL=1" if args.all else f" SAMPLE={args.sample} SEED={args.seed}")
-        text = {"command": command, "revision": head.stdout.strip(), "blocks": blocks}
-        RESULTS.write_text(json.dumps(text, indent=2) + "\n")
+        head = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True).stdout.strip()
+        text = json.loads(RESULTS.read_text()) if args.survivors else {
+            "command": "make mutants" + (" ALL=1" if args.all else f" SAMPLE={args.sample} SEED={args.seed}"), "revision": head}
+        if args.survivors:
+            # The others were judged at the revision before.
+            text["revision"] = f"{text['revision'].split(',')[0]}, its survivors again at {head}"
+        RESULTS.write_text(json.dumps({**text, "blocks": blocks}, indent=2) + "\n")
 
 
 def shard(text):
@@ -274,6 +289,7 @@ def main():
     p.add_argument("--shard", type=shard, default=(1, 1), metavar="I/N", help="every N-th mutant, from the I-th")
     p.add_argument("--tree", default="tree", help="copy of the sources to work in; runs side by side, of other blocks or shards, need one each")
     p.add_argument("--again", action="store_true", help="judge again what survived so far")
+    p.add_argument("--survivors", action="store_true", help="judge the survivors in tb/results/mutants.json alone, and move those that are killed now")
     p.add_argument("--tests", action="store_true", help="the crates' tests alone, without the benches")
     p.add_argument("--report", action="store_true", help="judge nothing, say what is there")
     p.add_argument("--write", action="store_true", help="write tb/results/mutants.json")

@@ -34,7 +34,6 @@ impl Mutants {
 
 /// A mutant that nothing rejected.
 #[derive(Clone, Debug, Deserialize)]
-#[serde(deny_unknown_fields)]
 pub(super) struct Survivor {
     /// Place and change.
     pub(super) mutant: String,
