@@ -17,5 +17,5 @@ pub use norm::rms_norm;
 pub use peak::{Peak, argmax};
 pub use quantise::{absmax, quantise};
 pub(crate) use reduce::{larger, larger_magnitude};
-pub use rope::{Rope, rope, rope_bf16, sin_cos};
+pub use rope::{rope, rope_bf16, sin_cos};
 pub use softmax::{Mask, softmax};

@@ -174,3 +174,22 @@ impl<W: Word> Kernel for Wholes<'_, W> {
         (largest < f32::INFINITY.to_bits(), lost == 0)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn absmax_is_the_largest_finite_magnitude_of_each_group() {
+        let x: Vec<f32> = (0..96).map(|i| ((i * 37 % 96) as f32 - 48.5) / 7.0).collect();
+        for (group, size) in [(Some(32), 32), (None, 96)] {
+            let mut out = vec![0.0; x.len() / size];
+            absmax(96, group, &x, &mut out).unwrap();
+            let want: Vec<f32> = x.chunks(size).map(|g| g.iter().map(|x| x.abs()).fold(0.0, f32::max)).collect();
+            assert_eq!(out, want);
+        }
+        let mut out = [0.0];
+        absmax(4, None, &[-3.0, f32::INFINITY, f32::NAN, 2.0], &mut out).unwrap();
+        assert_eq!(out, [3.0]);
+    }
+}

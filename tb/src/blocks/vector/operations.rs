@@ -100,9 +100,16 @@ pub(super) fn rope(case: &mut Case) -> anyhow::Result<()> {
     let x = values(case, 2 * half * rows, 8.0);
     let mut y = vec![0.0; x.len()];
     engine::rope(pairing, positions, &frequencies, &x, &mut y)?;
-    let mut again = vec![0.0; x.len()];
-    engine::Rope::new(pairing, &frequencies)?.turn(positions, &x, &mut again)?;
-    case.equal_slices("with angles kept", &y, &again);
+    // The rotate unit: from BF16 to BF16.
+    let codes: Vec<u16> = x.iter().map(|x| (x.to_bits() >> 16) as u16).collect();
+    let cut: Vec<f32> = codes.iter().map(|code| f32::from_bits(u32::from(*code) << 16)).collect();
+    let (mut exact, mut turned, mut rounded) = (vec![0.0; x.len()], vec![0; x.len()], vec![0; x.len()]);
+    engine::rope(pairing, positions, &frequencies, &cut, &mut exact)?;
+    engine::rope_bf16(pairing, positions, &frequencies, &codes, &mut turned)?;
+    for (code, bits) in rounded.iter_mut().zip(exact.iter().map(|value| value.to_bits())) {
+        *code = ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16; // half to even
+    }
+    case.equal_slices("from BF16 to BF16", &turned, &rounded);
     let name = if pairing == Pairing::Halves { "halves" } else { "interleaved" };
     case.cover("rope", &[("pairing", name)]);
     for (row, (x, y)) in x.chunks_exact(2 * half).zip(y.chunks_exact(2 * half)).enumerate() {
