@@ -140,3 +140,15 @@ impl fmt::Display for Cause {
         })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_cause_has_words_of_its_own() {
+        let words: std::collections::BTreeSet<_> = Cause::ALL.iter().map(|cause| cause.to_string()).collect();
+        assert_eq!(words.len(), Cause::ALL.len());
+        assert_eq!(Cause::Crc.to_string(), "the CRC differs");
+    }
+}

@@ -114,6 +114,16 @@ fn encode(n: usize, job: &Job) -> (Encoded, Vec<u8>) {
 
 const LIMIT: u64 = 2_000_000;
 
+/// Every register is read out, reset and put back, now and then.
+fn put_back(engine: &mut impl Module, edge: u64) {
+    if edge % 211 == 97 {
+        let image = Image::of(engine);
+        engine.reset();
+        image.restore(engine);
+        assert!(Image::of(engine) == image);
+    }
+}
+
 fn check_encoder(jobs: &[Job], [command, row, word, status]: [Stall; 4]) -> Result<(), TestCaseError> {
     let mut engine = TileEncoder::new(tables(jobs));
     let (mut n, mut token, mut edge, mut accepted) = (0, 0, 0u64, false);
@@ -156,6 +166,7 @@ fn check_encoder(jobs: &[Job], [command, row, word, status]: [Stall; 4]) -> Resu
         }
         let ended = out.status.fires(i.status_ready).then_some(out.status.data);
         engine.clock(&i);
+        put_back(&mut engine, edge);
         if let Some(ended) = ended {
             let (done, bytes) = encode(n, job);
             let edges = encode_edges(
@@ -280,6 +291,7 @@ fn check_decoder(jobs: &[Job], depth: usize, [command, word, row, status]: [Stal
             statuses += 1;
         }
         engine.clock(&i);
+        put_back(&mut engine, edge);
         edge += 1;
     }
     Ok(())
