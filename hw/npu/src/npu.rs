@@ -211,7 +211,7 @@ impl Run<'_> {
             let next = match moved {
                 true => self.t + 1,
                 false => match self.lanes.iter().filter_map(|l| Some(l.running?.end)).min() {
-                    Some(end) => end.max(self.t + 1),
+                    Some(end) => end,
                     None => return Err(RunError::Deadlock { cycle: self.t, state: self.dump() }),
                 },
             };

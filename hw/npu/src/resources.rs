@@ -121,3 +121,67 @@ impl Energy {
         ]
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Counters;
+    use crate::counters::ByKind;
+
+    #[test]
+    fn parts_count_what_the_configuration_names() {
+        let config = Config::default();
+        let kv = KvSetup {
+            sequences: 2,
+            layers: 3,
+            heads: 2,
+            head_dim: 80,
+            keys: nkz::Mode::Raw,
+            values: nkz::Mode::Raw,
+            tables: Vec::new(),
+            context: 256,
+            pages: 0,
+            frequencies: vec![1.0; 40],
+            interleaved: false,
+        };
+        let parts = parts(&config, &kv);
+        let part = |name: &str| parts.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no {name}"));
+        assert_eq!(part("mvp").multipliers, (config.array.rows * config.array.cols) as u64);
+        // Two operands of 16 bits and a sum of 32 at least, in each element.
+        assert!(part("mvp").register_bits > 64 * part("mvp").multipliers);
+        assert_eq!(part("vector").multipliers, (config.vector_lanes * vector::MAX_STEPS) as u64);
+        assert!(part("dma").sram_bits >= 2 * 8 * 8192, "the transposer");
+        let decoders = |decoders| {
+            let config = Config { codec: crate::Codec { decoders, ..config.codec }, ..config.clone() };
+            super::parts(&config, &kv).into_iter().find(|p| p.name == "nkz decoders").unwrap()
+        };
+        assert_eq!(decoders(3).register_bits, 3 * decoders(1).register_bits);
+        assert_eq!(decoders(3).sram_bits, 3 * decoders(1).sram_bits);
+        // A line of 64 bits a channel of each layer, head, K and V.
+        assert_eq!(part("nkz static tables").sram_bits, 3 * 2 * 2 * 80 * 64);
+        // 256 tokens of 80 channels are 8 tiles of two column blocks in each of 24 streams; a line holds some of their entries.
+        let lines = (8 * 2u64).div_ceil(nkz::IndexLine::TILES as u64) * 24;
+        assert_eq!(part("kv index").sram_bits, 8 * nkz::IndexLine::BYTES as u64 * lines);
+        // 8 raw tiles of 4,128 and 1,056 bytes take 11 pages of 4 KiB.
+        assert_eq!(part("block tables").sram_bits, 24 * 11 * 32);
+        assert_eq!(part("scratchpad").sram_bits, 8 * u64::from(config.scratchpad.bytes));
+    }
+
+    #[test]
+    fn energy_is_what_was_counted_times_the_table() {
+        let table = Energy { mac: 2.0, dram_byte: 3.0, vector_cycle: 5.0, nkz_cycle: 7.0, cycle: 11.0 };
+        let mut counters = Counters {
+            cycles: 1000,
+            macs: 10_000,
+            dram_read: ByKind { activations: 1, weights: 20, kv: 300 },
+            dram_written: ByKind { activations: 4000, weights: 0, kv: 50_000 },
+            ..Counters::default()
+        };
+        counters.engines[crate::isa::Engine::Vector as usize].busy = 100;
+        counters.engines[crate::isa::Engine::Nkz as usize].busy = 40;
+        let picojoules = table.joules(&counters).map(|(cause, joules)| (cause, (joules * 1e12).round()));
+        let expected =
+            [("macs", 20_000.0), ("dram", 162_963.0), ("vector", 500.0), ("nkz", 280.0), ("cycles", 11_000.0)];
+        assert_eq!(picojoules, expected);
+    }
+}

@@ -473,3 +473,53 @@ fn what_never_comes_is_reported_by_both() {
     let Err(RunError::Deadlock { state, .. }) = both.run(&program) else { panic!("it ran") };
     assert!(state.contains("vector holds 1, its head waits for t7"), "{state}");
 }
+
+#[test]
+fn a_chain_that_leaves_its_banks_is_refused_by_both() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    // Into bank 3, which the command does not hold, and out of it.
+    for (at, source, destination) in [
+        (CHAINS + 0x8000, side(0, 0, [0, 0, 1]), side(SCRATCHPAD_REGION, u64::from(bank(3)), [0, 0, 1])),
+        (CHAINS + 0x8100, side(SCRATCHPAD_REGION, u64::from(bank(3)), [0, 0, 1]), side(0, 0x1_0000, [0, 0, 1])),
+    ] {
+        let job = Descriptor { element: Element::B1, counts: [1, 1, 64], source, destination, ..Descriptor::default() };
+        both.transaction.memory_mut().dram.write(at, &job.encode()).unwrap();
+        both.share();
+        both.run(&[command(0, 0, Op::Dma { chain: at, banks: 1 << 3 })]).unwrap();
+        match both.run(&[command(0, 0, Op::Dma { chain: at, banks: 1 << 2 })]) {
+            Err(RunError::Command { fault: Fault::Banks { touched, held }, .. }) => {
+                assert_eq!((touched, held), (1 << 3, 1 << 2));
+            }
+            other => panic!("{other:?}"),
+        }
+        both.clocked.reset();
+    }
+}
+
+#[test]
+fn a_tile_at_the_end_of_the_scratchpad_is_encoded() {
+    let mut both = furnish(config(), setup(Mode::Raw));
+    let size = both.transaction.memory().scratch.size() as u32;
+    let from = Rows::packed(size - 32 * 32, 32);
+    both.run(&[command(0, 0, Op::KvEncode { stream: Stream::default(), tile: 0, from, to: bank(2) })]).unwrap();
+}
+
+#[test]
+fn more_pieces_than_the_control_ram_has_room_for_are_refused_by_both() {
+    // 512 channels: a raw tile lies on nine pages, one descriptor each; five fit.
+    let setup = |head_dim| KvSetup { head_dim, frequencies: vec![1.0; head_dim / 2], ..setup(Mode::Raw) };
+    let stream = Stream::default();
+    let program = |head_dim: u32| {
+        let from = Rows::packed(bank(0), 2 * head_dim);
+        let encode = Op::KvEncode { stream, tile: 0, from, to: bank(8) };
+        [command(0, 1, encode), command(1, 0, Op::KvStore { stream, tile: 0, from: bank(8) })]
+    };
+    furnish(config(), setup(80)).run(&program(80)).unwrap();
+    match furnish(config(), setup(512)).run(&program(512)) {
+        Err(RunError::Command { fault: Fault::Dma { number, cause }, .. }) => {
+            assert_eq!(number, 5);
+            assert!(cause.contains("more pieces than the control RAM holds"), "{cause}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
