@@ -430,7 +430,7 @@ impl<L: Latency> Net<L> {
                 self.out = Some((t + 1, beat));
                 self.loaded = t;
             } else if let Some((seen, false)) = head {
-                let t = (self.loaded + 1).max(self.popped + 1).max(seen).max(self.out_free);
+                let t = (self.loaded + 1).max(seen).max(self.out_free);
                 if let Some((_, beat)) = self.packed.head() {
                     self.out = Some((t + 1, *beat));
                 }
