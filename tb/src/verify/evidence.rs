@@ -41,12 +41,19 @@ pub(super) struct Survivor {
     pub(super) reason: String,
 }
 
+impl Survivor {
+    /// It changes nothing that can be seen.
+    pub(super) fn equivalent(&self) -> bool {
+        self.reason.starts_with("equivalent")
+    }
+}
+
 /// Lines of one block's crate.
 #[derive(Clone, Copy, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Lines {
-    run: usize,
-    total: usize,
+    pub(super) run: usize,
+    pub(super) total: usize,
 }
 
 impl Lines {

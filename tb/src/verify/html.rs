@@ -31,15 +31,21 @@ pub fn html(plans: &[Plan], run: &Run) -> anyhow::Result<String> {
                     p { (passed) " of " (passed + failed) " points passed, " (seeds(run)) ", " (format!("{:.1} s", run.seconds)) @if !run.faults.is_empty() { ", " (run.faults.len()) " faults of the bench itself" } ", magpie " (env!("CARGO_PKG_VERSION")) }
                 }
                 main {
+                    p.lead {
+                        "Magpie models an accelerator for language models bit by bit and clock cycle by clock cycle. Its bench holds each block "
+                        "against references that share no code with it. This page says what that showed, how strong the evidence is, and what "
+                        "stays open."
+                    }
                     (failures(run))
                     (overview(run, &evidence))
+                    (missing(run, plans, &evidence))
+                    (legend())
                     @for block in &run.blocks { (section(block, plans.iter().find(|p| p.block == block.block), &evidence)) }
                     section #performance {
                         h2 { "Performance" }
                         p.note { "From docs/performance.md; each figure stands there beside the command that reproduces it." }
                         div.prose { (PreEscaped(evidence::performance())) }
                     }
-                    (legend())
                 }
             }
         }
@@ -95,21 +101,21 @@ fn overview(run: &Run, evidence: &Evidence) -> Markup {
     html! {
         section #overview {
             h2 { "At a glance" }
-            div.wide { table {
-                thead { tr { th { "block" } th.n { "points" } th.n { "cases" } th.n { "compared" } th { "functional coverage" } th { "faults noticed" } th { "mutants killed" } th { "lines run" } } }
+            div.wide { table.stack {
+                thead { tr { th { "block" } th.n { "points passed" } th.n { "cases" } th.n { "compared" } th { "functional coverage" } th { "faults noticed" } th { "mutants killed" } th { "lines run" } } }
                 tbody {
                     @for b in &run.blocks {
                         @let passed = b.points.iter().filter(|p| p.status == Status::Passed).count();
                         @let sum = |f: fn(&Outcome) -> u64| b.points.iter().map(|p| f(&p.total)).sum::<u64>();
                         tr {
                             td { a href=(format!("#{}", b.block)) { (b.title) } }
-                            td.n.bad[passed < b.points.len()] { (passed) " of " (b.points.len()) }
-                            td.n { (grouped(sum(|o| o.cases))) }
-                            td.n { (grouped(sum(|o| o.compared))) }
-                            td { (share(coverage_of(b))) }
-                            td { (share(evidence.faults.get(&b.block).map(|f| f.detection))) }
-                            td { (share(evidence.mutants.get(&b.block).map(|m| m.score()))) }
-                            td { (share(evidence.lines.get(&b.block).map(|l| l.percent()))) }
+                            td.n.bad[passed < b.points.len()] data-l="points passed" { (passed) " of " (b.points.len()) }
+                            td.n data-l="cases" { (grouped(sum(|o| o.cases))) }
+                            td.n data-l="compared" { (grouped(sum(|o| o.compared))) }
+                            td data-l="functional coverage" { (share(coverage_of(b))) }
+                            td data-l="faults noticed" { (share(evidence.faults.get(&b.block).map(|f| f.detection))) }
+                            td data-l="mutants killed" { (share(evidence.mutants.get(&b.block).map(|m| m.score()))) }
+                            td data-l="lines run" { (share(evidence.lines.get(&b.block).map(|l| l.percent()))) }
                         }
                     }
                 }
@@ -132,6 +138,7 @@ fn section(block: &BlockResult, plan: Option<&Plan>, evidence: &Evidence) -> Mar
             (coverage(block, plan))
             (faults(&block.block, evidence))
             (mutants(&block.block, evidence))
+            (lines(&block.block, evidence))
             @if let Some(plan) = plan { (open(plan)) }
         }
     }
@@ -140,17 +147,17 @@ fn section(block: &BlockResult, plan: Option<&Plan>, evidence: &Evidence) -> Mar
 fn points(block: &BlockResult) -> Markup {
     html! {
         h3 { "Testplan" }
-        div.wide { table {
+        div.wide { table.stack {
             thead { tr { th { "point" } th { "stage" } th { "what a pass shows" } th { "result" } th.n { "cases" } th.n { "compared" } th.n { "differ" } th.n { "cycles" } } }
             tbody { @for p in &block.points { tr {
                 td { code { (p.id) } }
-                td { (format!("{:?}", p.stage)) }
+                td data-l="stage" { (format!("{:?}", p.stage)) }
                 td { (p.shows) }
-                td { (result(p)) }
-                td.n { (grouped(p.total.cases)) }
-                td.n { (grouped(p.total.compared)) }
-                td.n { (grouped(p.total.mismatches)) }
-                td.n { (grouped(p.total.cycles)) }
+                td data-l="result" { (result(p)) }
+                td.n data-l="cases" { (grouped(p.total.cases)) }
+                td.n data-l="compared" { (grouped(p.total.compared)) }
+                td.n data-l="differ" { (grouped(p.total.mismatches)) }
+                td.n data-l="cycles" { (grouped(p.total.cycles)) }
             } } }
         } }
     }
@@ -202,12 +209,12 @@ fn coverage(block: &BlockResult, plan: Option<&Plan>) -> Markup {
     };
     html! { @if !block.coverage.is_empty() {
         h3 { "Functional coverage" }
-        div.wide { table {
+        div.wide { table.stack {
             thead { tr { th { "covergroup" } th { "what it counts" } th { "closed" } th.n { "bins" } th { "never occurred" } th { "left out, with the reason" } } }
             tbody { @for g in &block.coverage { tr {
-                td { code { (g.id) } } td { (g.shows) } td { (bar(g.percent)) } td.n { (g.hit) " of " (g.bins) }
-                td { @if g.missing.is_empty() { span.none { "–" } } @else { (g.missing.join(", ")) } }
-                td { @for i in ignored(&g.id) {
+                td { code { (g.id) } } td { (g.shows) } td data-l="closed" { (bar(g.percent)) } td.n data-l="bins" { (g.hit) " of " (g.bins) }
+                td data-l="never occurred" { @if g.missing.is_empty() { span.none { "–" } } @else { (g.missing.join(", ")) } }
+                td data-l=[(!ignored(&g.id).is_empty()).then_some("left out")] { @for i in ignored(&g.id) {
                     div { (i.bins.iter().map(|(p, b)| format!("{p}={b}")).collect::<Vec<_>>().join(" × ")) ": " (i.reason) }
                 } }
             } } }
@@ -231,7 +238,7 @@ fn faults(block: &str, evidence: &Evidence) -> Markup {
             ul { @for s in &f.escapes { li { (s.kind) " " code { (s.site) } ", cycle " (s.cycle) ", " (s.test) " case " (s.case) } } }
         }
         div.wide { table {
-            thead { tr { th { "checker" } th.n { "noticed" } th.n { "alone" } th { "switched off" } } }
+            thead { tr { th { "checker" } th.n { "noticed" } th.n { "alone" } th { "were it switched off" } } }
             tbody { @for (name, c) in f.checkers.iter().filter(|c| c.1.noticed > 0) { tr {
                 td { (name) } td.n { (c.noticed) } td.n { (c.alone) } td { (c.off(name)) }
             } } }
@@ -255,6 +262,42 @@ fn mutants(block: &str, evidence: &Evidence) -> Markup {
     } }
 }
 
+fn lines(block: &str, evidence: &Evidence) -> Markup {
+    html! { @if let Some(l) = evidence.lines.get(block) {
+        h3 { "Lines run" }
+        p {
+            "Tests and benches run " (grouped(l.run as u64)) " of the crate's " (grouped(l.total as u64)) " lines of code: "
+            strong { (format!("{:.1} %", l.percent())) } "."
+        }
+    } }
+}
+
+/// What a reader must not take for verified, block by block, in one place.
+fn missing(run: &Run, plans: &[Plan], evidence: &Evidence) -> Markup {
+    html! {
+        section #open {
+            h2 { "What stays open" }
+            ul.open { @for block in &run.blocks {
+                @let plan = plans.iter().find(|p| p.block == block.block);
+                @let failed = block.points.iter().filter(|p| p.status != Status::Passed).count();
+                @let bins = block.coverage.iter().map(|g| g.bins - g.hit).sum::<usize>();
+                @let escaped = evidence.faults.get(&block.block).map(|f| f.escaped);
+                @let holes = evidence.mutants.get(&block.block).map(|m| m.survivors.iter().filter(|s| !s.equivalent()).count());
+                li {
+                    a href=(format!("#{}", block.block)) { (block.title) } ": "
+                    @if failed > 0 { strong.bad { (failed) " points failed" } ", " }
+                    @if block.coverage.is_empty() { "functional coverage not judged in this run, " } @else if bins > 0 { (bins) " bins never occurred, " }
+                    @match escaped { None => "no faults injected, ", Some(n) => { (n) " faults escaped, " } }
+                    @match holes { None => "no mutants tried", Some(n) => { (n) " mutants slipped through" } }
+                    @if let Some(plan) = plan { @for what in &plan.not_verified { "; " (what.trim_end_matches('.')) } }
+                    "."
+                }
+            } }
+            p.note { "Faults and mutants are samples, whose sizes stand with each block. Mutants that change nothing are left out here." }
+        }
+    }
+}
+
 fn open(plan: &Plan) -> Markup {
     html! { @if !plan.not_verified.is_empty() {
         h3 { "Not verified here" }
@@ -274,5 +317,47 @@ fn legend() -> Markup {
                 dt { "lines run" } dd { "Lines of the block's crate that its tests and benches execute." }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::verify::{Options, Progress, Selection, Test, run};
+
+    struct Silent;
+    impl Progress for Silent {
+        fn tick(&self, _: usize, _: usize, _: &str) {}
+    }
+
+    #[test]
+    fn a_failing_case_stands_on_the_page_with_all_that_it_takes_to_see_it_again() {
+        const BREAKS: Test = Test::new("rtl", "breaks", 3, 0, |case| {
+            case.equal("sum <a & b>", case.index, 1);
+            Ok(())
+        });
+        let text = "block = 'rtl'\ntitle = 'Toy'\ndoc = 'docs/toy.md'\nnot_verified = ['Its colour.']\n\
+                    [[point]]\nid = 'p'\nstage = 'V1'\nshows = 'It adds.'\ntests = ['breaks']";
+        let plans = [Plan::parse(text).unwrap()];
+        let selection = Selection { block: None, point: None, case: None, seed: 4, seeds: 1, cases: 1.0 };
+        let options = Options { selection, shard: (1, 1), threads: 1, waves: std::env::temp_dir(), vectors: None };
+        let mut ran = run(&plans, &[BREAKS], &options, &Silent);
+        ran.blocks[0].points[0].failures[0].wave = Some("report/waves/toy.vcd".into());
+        let page = html(&plans, &ran).unwrap();
+        let holds = [
+            "FAILED",
+            "2 failing cases",
+            "sum &lt;a &amp; b&gt;",
+            "magpie verify --point rtl.p --case 2 --seed 4",
+            "report/waves/toy.vcd",
+            "Its colour",
+            // Evidence that is kept with the sources.
+            "changes to the source are rejected",
+            "noticed by the block's own bench",
+        ];
+        for part in holds {
+            assert!(page.contains(part), "no {part}");
+        }
+        assert!(!page.contains("src=\"") && !page.contains("http"), "the page loads something");
     }
 }

@@ -84,9 +84,9 @@ impl Checker {
     pub(super) fn off(&self, name: &str) -> String {
         match (self.noticed, self.escapes) {
             (0, _) => "noticed none of these faults".into(),
-            (_, Some(n)) => format!("off: fault {n} escapes"),
+            (_, Some(n)) => format!("fault {n} escapes"),
             _ if ENDS.contains(&name) => "ends the run, cannot be off".into(),
-            _ => "off: others notice all of them".into(),
+            _ => "others notice all of them".into(),
         }
     }
 }
