@@ -11,6 +11,8 @@ struct Product {
     job: Job,
     x: Vec<i8>,
     w: Vec<i8>,
+    /// Edges modulo 64 on which X, W and the consumer stand still, a bit each.
+    stalls: [u64; 3],
 }
 
 fn product() -> impl Strategy<Value = Product> {
@@ -18,7 +20,15 @@ fn product() -> impl Strategy<Value = Product> {
     (1usize..5, 1usize..5, 2usize..6, shape).prop_flat_map(|(rows, cols, depth, (m, n, k))| {
         let config = Config { rows, cols, depth, ..Config::default() };
         let codes = |len| prop::collection::vec(any::<i8>(), len);
-        (codes(m * k), codes(k * n)).prop_map(move |(x, w)| Product { config, job: Job { m, n, k }, x, w })
+        // Never, or as drawn, but on one edge in 64.
+        let stall = prop_oneof![Just(0), any::<u64>().prop_map(|edges| edges & !1)];
+        (codes(m * k), codes(k * n), [stall.clone(), stall.clone(), stall]).prop_map(move |(x, w, stalls)| Product {
+            config,
+            job: Job { m, n, k },
+            x,
+            w,
+            stalls,
+        })
     })
 }
 
@@ -56,6 +66,8 @@ struct Seen {
     idle: bool,
     active: u64,
     cycles: u64,
+    /// Of them, those lost to X, W and the consumer.
+    lost: [u64; 3],
 }
 
 /// The host's side of a job: what is still to be offered.
@@ -65,26 +77,32 @@ struct Host<'a> {
     x: &'a [Beat],
     w: &'a [Beat],
     started: bool,
+    stalls: [u64; 3],
+    edges: u32,
 }
 
 impl Host<'_> {
     fn edge(&mut self, processor: &mut Processor<Mesh>) -> Seen {
         let blank = Beat::row(processor.config());
-        let (x, w) = (self.x.first(), self.w.first());
+        let [stalled_x, stalled_w, stalled] = self.stalls.map(|edges| edges >> (self.edges % 64) & 1 == 1);
+        self.edges += 1;
+        let (x, w) = (self.x.first().filter(|_| !stalled_x), self.w.first().filter(|_| !stalled_w));
         let out = processor.out();
         let lanes = usize::from(out.y.data.lanes);
         let seen = Seen {
-            row: out.y.valid.then(|| (out.y.data.values[..lanes].to_vec(), out.y.data.side.sum, out.y.data.end)),
+            row: (out.y.valid && !stalled)
+                .then(|| (out.y.data.values[..lanes].to_vec(), out.y.data.side.sum, out.y.data.end)),
             idle: out.idle,
             active: out.counters.active,
-            cycles: out.counters.unstalled(),
+            cycles: out.counters.cycles,
+            lost: [out.counters.starved_x, out.counters.starved_w, out.counters.blocked],
         };
         let taken = (x.is_some() && out.x_ready, w.is_some() && out.w_ready);
         processor.clock(&ProcessorIn {
             start: (!self.started).then_some(self.job),
             x: Stream { valid: x.is_some(), data: x.unwrap_or(&blank) },
             w: Stream { valid: w.is_some(), data: w.unwrap_or(&blank) },
-            ready: true,
+            ready: !stalled,
         });
         self.started = true;
         self.x = &self.x[usize::from(taken.0)..];
@@ -101,7 +119,7 @@ proptest! {
         let Job { m, n, k } = p.job;
         let (x, w) = p.beats();
         let mut processor = Processor::<Mesh>::new(p.config);
-        let mut host = Host { job: p.job, x: &x, w: &w, started: false };
+        let mut host = Host { job: p.job, x: &x, w: &w, started: false, stalls: p.stalls, edges: 0 };
         let mut rows = Vec::new();
         let mut last = None;
         for _ in 0..20_000 {
@@ -127,14 +145,18 @@ proptest! {
         }
         expected.last_mut().unwrap().2 = true;
         prop_assert_eq!(rows, expected);
-        prop_assert_eq!((last.active, last.cycles), ((m * n * k) as u64, gemm_cycles(p.config, p.job)));
+        let lost: u64 = last.lost.iter().sum();
+        prop_assert_eq!((last.active, last.cycles), ((m * n * k) as u64, gemm_cycles(p.config, p.job) + lost));
+        if p.stalls == [0; 3] {
+            prop_assert_eq!(lost, 0);
+        }
     }
 
     #[test]
     fn a_run_goes_on_from_an_image_of_its_registers(p in product(), at in 1usize..60) {
         let (x, w) = p.beats();
         let mut first = Processor::<Mesh>::new(p.config);
-        let mut host = Host { job: p.job, x: &x, w: &w, started: false };
+        let mut host = Host { job: p.job, x: &x, w: &w, started: false, stalls: p.stalls, edges: 0 };
         (0..at).for_each(|_| drop(host.edge(&mut first)));
         let image = Image::of(&mut first);
         let mut second = Processor::<Mesh>::new(p.config);
