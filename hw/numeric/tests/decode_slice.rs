@@ -9,17 +9,23 @@ fn by_the_core(format: FloatFormat, code: u32) -> u32 {
 
 #[test]
 fn every_16_bit_code_is_decoded_as_the_core_converts() {
-    type Slice = fn(&[u16], &mut [f32]) -> Result<(), NumericError>;
-    let functions: [(FloatFormat, Slice, fn(u16) -> f32); 2] =
-        [(FloatFormat::BF16, decode_bf16_slice, decode_bf16), (FloatFormat::FP16, decode_fp16_slice, decode_fp16)];
+    struct Functions {
+        format: FloatFormat,
+        slice: fn(&[u16], &mut [f32]) -> Result<(), NumericError>,
+        one: fn(u16) -> f32,
+    }
+    let functions = [
+        Functions { format: FloatFormat::BF16, slice: decode_bf16_slice, one: decode_bf16 },
+        Functions { format: FloatFormat::FP16, slice: decode_fp16_slice, one: decode_fp16 },
+    ];
     // In order, and so that finite codes lie beside infinities and NaNs.
     for step in [1u16, 257] {
         let codes: Vec<u16> = (0..=u16::MAX).map(|i| i.wrapping_mul(step)).collect();
-        for (format, slice, one) in functions {
+        for Functions { format, slice, one } in &functions {
             let mut values = vec![0.0f32; codes.len()];
             slice(&codes, &mut values).unwrap();
             for (code, value) in codes.iter().zip(values) {
-                let want = by_the_core(format, u32::from(*code));
+                let want = by_the_core(*format, u32::from(*code));
                 assert_eq!((value.to_bits(), one(*code).to_bits()), (want, want), "{format} {code:#06x}");
             }
         }
