@@ -3,6 +3,7 @@
 use crate::Code;
 use numeric::fast::{DecodeTable, canonical, decode_fp16, fma};
 use numeric::{Flags, FloatFormat, Mode, convert};
+use std::marker::PhantomData;
 
 /// One datapath's operands, decoded as they enter, and its multiply-accumulate over vectors of them.
 pub(crate) trait Lanes: Clone + std::fmt::Debug + 'static {
@@ -16,16 +17,6 @@ pub(crate) trait Lanes: Clone + std::fmt::Debug + 'static {
     const CODED: bool;
     /// The lanes of `codes`: themselves, or what was decoded of them.
     fn lanes<'a>(codes: &'a [Code], decoded: &'a [Self::Lane]) -> &'a [Self::Lane];
-    /// South = north + act · weight, lane by lane. A function over plain slices, so that the compiler vectorises it.
-    #[inline(always)]
-    fn multiply_accumulate<const FMA: bool>(lanes: RowLanes<'_, Self::Lane>) {
-        row::<Self, FMA, false>(&[], lanes);
-    }
-    /// The same where lane c's bit of `valid` is set, 64 lanes a word; elsewhere south = north.
-    #[inline(always)]
-    fn multiply_accumulate_where<const FMA: bool>(valid: &[u64], lanes: RowLanes<'_, Self::Lane>) {
-        row::<Self, FMA, true>(valid, lanes);
-    }
     /// sum + act · weight, one lane.
     fn fused<const FMA: bool>(sum: i32, act: Self::Lane, weight: Self::Lane) -> i32;
 }
@@ -33,22 +24,19 @@ pub(crate) trait Lanes: Clone + std::fmt::Debug + 'static {
 /// South, north, activations and weights of one row.
 pub(crate) type RowLanes<'a, T> = (&'a mut [i32], &'a [i32], &'a [T], &'a [T]);
 
-/// Bits of lanes `at` and up, all set unless `MASKED`.
+/// South = north + act · weight, lane by lane; where lane c's bit of `valid` is clear, 64 lanes a word, south = north. Every lane counts
+/// unless `MASKED`.
+///
+/// Runs of 32, 16 and 8 lanes, lengths that the compiler knows: arrays are narrow, and a loop of open length would leave eight columns to its
+/// scalar tail.
 #[inline(always)]
-fn bits<const MASKED: bool>(valid: &[u64], at: usize) -> u64 {
-    if MASKED { valid[at / 64] >> (at % 64) } else { u64::MAX }
-}
-
-/// One row in runs of 32, 16 and 8 lanes, a length that the compiler knows: arrays are narrow, and a loop of open length would leave eight
-/// columns to its scalar tail.
-#[inline(always)]
-fn row<K: Lanes, const FMA: bool, const MASKED: bool>(valid: &[u64], lanes: RowLanes<'_, K::Lane>) {
+pub(crate) fn row<K: Lanes, const FMA: bool, const MASKED: bool>(valid: &[u64], lanes: RowLanes<'_, K::Lane>) {
     let mut at = 0;
     let rest = runs::<K, FMA, MASKED, 32>(valid, &mut at, lanes);
     let rest = runs::<K, FMA, MASKED, 16>(valid, &mut at, rest);
     let (south, north, acts, weights) = runs::<K, FMA, MASKED, 8>(valid, &mut at, rest);
     for i in 0..south.len().min(north.len()).min(acts.len()).min(weights.len()) {
-        let here = bits::<MASKED>(valid, at + i) & 1 == 1;
+        let here = !MASKED || valid[(at + i) / 64] >> ((at + i) % 64) & 1 == 1;
         south[i] = if here { K::fused::<FMA>(north[i], acts[i], weights[i]) } else { north[i] };
     }
 }
@@ -64,44 +52,96 @@ fn runs<'a, K: Lanes, const FMA: bool, const MASKED: bool, const N: usize>(
     let ((south, s), (north, n)) = (south.as_chunks_mut::<N>(), north.as_chunks::<N>());
     let ((acts, a), (weights, w)) = (acts.as_chunks::<N>(), weights.as_chunks::<N>());
     for (((south, north), acts), weights) in south.iter_mut().zip(north).zip(acts).zip(weights) {
-        let bits = bits::<MASKED>(valid, *at) as u32;
-        // Into a value of its own first: nothing tells the compiler here that `south` is apart from what is read.
-        let mut sums = *north;
-        for i in 0..N {
-            let sum = K::fused::<FMA>(north[i], acts[i], weights[i]);
-            sums[i] = if bits >> i & 1 == 1 { sum } else { north[i] };
-        }
-        *south = sums;
+        let valid = if MASKED { valid[*at / 64] >> (*at % 64) } else { 0 };
+        run::<K, FMA, MASKED, N>(valid, south, north, acts, weights);
         *at += N;
     }
     (s, n, a, w)
 }
 
-/// INT8 × INT8, 16-bit lanes.
-#[derive(Clone, Debug)]
-pub(crate) struct Int8;
+/// The same over N lanes, lane c's bit of `valid` being bit c.
+#[inline(always)]
+pub(crate) fn run<K: Lanes, const FMA: bool, const MASKED: bool, const N: usize>(
+    valid: u64,
+    south: &mut [i32; N],
+    north: &[i32; N],
+    acts: &[K::Lane; N],
+    weights: &[K::Lane; N],
+) {
+    // Into a value of its own first: nothing tells the compiler here that `south` is apart from what is read.
+    let (mut sums, valid) = ([0; N], valid as u32);
+    for i in 0..N {
+        let sum = K::fused::<FMA>(north[i], acts[i], weights[i]);
+        sums[i] = if !MASKED || valid >> i & 1 == 1 { sum } else { north[i] };
+    }
+    *south = sums;
+}
 
-impl Lanes for Int8 {
-    type Lane = i16;
+/// Lanes that are the codes: 16 bits wide, and nothing is decoded before it is multiplied.
+#[derive(Clone, Debug)]
+pub(crate) struct Coded<P>(PhantomData<P>);
+
+/// The multiply-accumulate of codes.
+pub(crate) trait Product: Clone + std::fmt::Debug + 'static {
+    /// sum + act · weight.
+    fn fused<const FMA: bool>(sum: i32, act: Code, weight: Code) -> i32;
+}
+
+impl<P: Product> Coded<P> {
+    pub(crate) fn new() -> Self {
+        Self(PhantomData)
+    }
+}
+
+impl<P: Product> Lanes for Coded<P> {
+    type Lane = Code;
     const CODED: bool = true;
 
     #[inline(always)]
-    fn lanes<'a>(codes: &'a [Code], _: &'a [i16]) -> &'a [i16] {
+    fn lanes<'a>(codes: &'a [Code], _: &'a [Code]) -> &'a [Code] {
         codes
     }
 
-    fn act(&self, code: Code) -> i16 {
+    #[inline(always)]
+    fn act(&self, code: Code) -> Code {
         code
     }
 
-    fn weight(&self, code: Code) -> i16 {
+    fn weight(&self, code: Code) -> Code {
         code
     }
 
     #[inline(always)]
-    fn fused<const FMA: bool>(sum: i32, act: i16, weight: i16) -> i32 {
+    fn fused<const FMA: bool>(sum: i32, act: Code, weight: Code) -> i32 {
+        P::fused::<FMA>(sum, act, weight)
+    }
+}
+
+/// INT8 × INT8.
+#[derive(Clone, Debug)]
+pub(crate) struct Int8;
+
+impl Product for Int8 {
+    #[inline(always)]
+    fn fused<const FMA: bool>(sum: i32, act: Code, weight: Code) -> i32 {
         sum.wrapping_add(i32::from(act) * i32::from(weight))
     }
+}
+
+/// BF16 × BF16: the format is FP32's upper half.
+#[derive(Clone, Debug)]
+pub(crate) struct Bf16;
+
+impl Product for Bf16 {
+    #[inline(always)]
+    fn fused<const FMA: bool>(sum: i32, act: Code, weight: Code) -> i32 {
+        canonical(fma::<FMA>(bf16(act), bf16(weight), f32::from_bits(sum as u32))).to_bits() as i32
+    }
+}
+
+#[inline(always)]
+fn bf16(code: Code) -> f32 {
+    f32::from_bits((code as u32) << 16)
 }
 
 /// Pairs of INT8 × INT4.
@@ -135,35 +175,6 @@ impl Lanes for Pairs {
     }
 }
 
-/// BF16 × BF16, decoded where it is multiplied: a shift.
-#[derive(Clone, Debug)]
-pub(crate) struct Bf16;
-
-impl Lanes for Bf16 {
-    type Lane = i16;
-    const CODED: bool = true;
-
-    #[inline(always)]
-    fn lanes<'a>(codes: &'a [Code], _: &'a [i16]) -> &'a [i16] {
-        codes
-    }
-
-    #[inline(always)]
-    fn act(&self, code: Code) -> i16 {
-        code
-    }
-
-    fn weight(&self, code: Code) -> i16 {
-        code
-    }
-
-    #[inline(always)]
-    fn fused<const FMA: bool>(sum: i32, act: i16, weight: i16) -> i32 {
-        let [act, weight] = [act, weight].map(|code| f32::from_bits(u32::from(code as u16) << 16));
-        canonical(fma::<FMA>(act, weight, f32::from_bits(sum as u32))).to_bits() as i32
-    }
-}
-
 /// Floats of up to 16 bits, as FP32 values.
 #[derive(Clone, Debug)]
 pub(crate) struct Floats {
@@ -177,11 +188,6 @@ enum Decoder {
     Fp16,
     Table(DecodeTable),
     Core(FloatFormat),
-}
-
-#[inline(always)]
-fn bf16(code: Code) -> f32 {
-    f32::from_bits((code as u32) << 16)
 }
 
 impl Decoder {

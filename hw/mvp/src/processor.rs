@@ -92,7 +92,6 @@ impl ScaleQueue {
 #[derive(Clone, Debug)]
 struct Wires {
     input: Vec<WestRow>,
-    west: Vec<WestRow>,
     sum: OutRow,
 }
 
@@ -116,11 +115,7 @@ impl<A: SystolicArray> Processor<A> {
             accumulator: Accumulator::new(config),
             output: Fifo::new(depth, OutRow::blank(cols)),
             counters: Counters::default(),
-            wires: Wires {
-                input: vec![WestRow::default(); rows],
-                west: Vec::with_capacity(rows),
-                sum: OutRow::blank(cols),
-            },
+            wires: Wires { input: vec![WestRow::default(); rows], sum: OutRow::blank(cols) },
         }
     }
 
@@ -190,7 +185,6 @@ impl<A: SystolicArray> Module for Processor<A> {
         let enable = step.busy && missing.nothing();
 
         self.west_input(&step);
-        self.feeder.west(&self.wires.input, &mut self.wires.west);
         self.accumulator.sum(&mut self.wires.sum);
 
         // From the output back to the inputs: each part is clocked before those whose outputs it reads.
@@ -204,7 +198,7 @@ impl<A: SystolicArray> Module for Processor<A> {
         self.accumulator.clock(&AccumulatorIn { enable, tag, row, side, scales }, &self.wires.sum);
         self.deskew.clock(enable, &south);
         drop(south);
-        self.array.clock(&WestEdge { enable, rows: &self.wires.west });
+        self.array.clock(&WestEdge { enable, rows: self.feeder.west(&self.wires.input) });
         self.feeder.clock(enable, &self.wires.input);
         if enable {
             self.tags[self.tag_at] = step.tag;

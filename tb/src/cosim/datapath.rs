@@ -1,5 +1,5 @@
 use super::Cycle;
-use mvp::{Accumulator, AccumulatorIn, Array, Config, Deskew, Feeder, OutRow, Side, SystolicArray, WestEdge, WestRow};
+use mvp::{Accumulator, AccumulatorIn, Array, Config, Deskew, Feeder, OutRow, Side, SystolicArray, WestEdge};
 use rtl::{Format, Module, Visitor};
 
 /// Feeder, array, deskew and accumulator of the cycle engine, wired as hw/sv/mvp_datapath.sv wires its own.
@@ -9,7 +9,6 @@ pub struct Datapath {
     array: Array,
     deskew: Deskew,
     accumulator: Accumulator,
-    west: Vec<WestRow>,
     sum: OutRow,
     /// Whether a finished row stood at the output before the last edge.
     offered: bool,
@@ -24,7 +23,6 @@ impl Datapath {
             array: Array::new(config),
             deskew: Deskew::new(config.cols),
             accumulator: Accumulator::new(config),
-            west: Vec::with_capacity(config.rows),
             sum: OutRow::blank(config.cols),
             offered: false,
         }
@@ -44,7 +42,6 @@ impl Module for Datapath {
         if i.reset {
             return self.reset();
         }
-        self.feeder.west(&i.rows, &mut self.west);
         self.accumulator.sum(&mut self.sum);
         self.offered = self.accumulator.offers();
         let south = self.array.out();
@@ -53,7 +50,7 @@ impl Module for Datapath {
         self.accumulator.clock(&AccumulatorIn { enable: i.enable, tag: i.tag, row, side, scales }, &self.sum);
         self.deskew.clock(i.enable, &south);
         drop(south);
-        self.array.clock(&WestEdge { enable: i.enable, rows: &self.west });
+        self.array.clock(&WestEdge { enable: i.enable, rows: self.feeder.west(&i.rows) });
         self.feeder.clock(i.enable, &i.rows);
     }
 

@@ -1,4 +1,4 @@
-use crate::lanes::{Lanes, RowLanes};
+use crate::lanes::{Lanes, row, run};
 use crate::pe::mac_config;
 use crate::train::Train;
 use crate::{Code, Config, WestRow};
@@ -69,11 +69,10 @@ pub(super) struct Engine<K: Lanes, const W: usize> {
     pub(super) past: Vec<Code>,
     pub(super) bits: Vec<RowBits<W>>,
     /// What each edge computed, as planes of R + 1 rows of C, the first row zeros that enter from the north. A sum is complete when
-    /// its operands enter and becomes the element's register L − 1 edges later. One plane in place for integers, else a ring of 2L.
+    /// its operands enter and becomes the element's register L − 1 edges later. A ring of 2L.
     pub(super) psums: Vec<i32>,
-    /// Values in a plane, and how many there are.
+    /// Values in a plane.
     pub(super) plane: usize,
-    planes: usize,
     /// The plane written next.
     at: usize,
     /// Edges since reset, no further than L.
@@ -87,7 +86,7 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         let mac = mac_config(config);
         let live = cols + stages - 1;
         let stride = live + SLIDE;
-        let (plane, planes) = ((rows + 1) * cols, if mac.is_some() { 2 * stages } else { 1 });
+        let plane = (rows + 1) * cols;
         Box::new(Self {
             config,
             mac,
@@ -103,9 +102,8 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
             shadows: vec![0; rows * (cols + 1)],
             past: vec![0; rows * (stages - 1) * cols],
             bits: vec![RowBits::default(); rows],
-            psums: vec![0; planes * plane],
+            psums: vec![0; 2 * stages * plane],
             plane,
-            planes,
             at: 0,
             age: 0,
             kernel,
@@ -115,11 +113,7 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
     /// The plane of `age` edges ago, 1 being the edge just passed.
     #[inline]
     pub(super) fn plane_of(&self, age: usize) -> usize {
-        match self.planes {
-            1 => 0,
-            _ if age <= self.at => self.at - age,
-            planes => self.at + planes - age,
-        }
+        if age <= self.at { self.at - age } else { self.at + 2 * self.stages - age }
     }
 
     /// The southern edge: sums whose operands entered L − 1 edges before the last one.
@@ -147,30 +141,48 @@ impl<K: Lanes, const W: usize> Kernel for Edge<'_, K, W> {
     /// write, and this way all rows wait together.
     #[inline(always)]
     fn run<const FMA: bool>(self) {
+        let Shifted { moves, full } = self.engine.shift(self.rows);
         match self.engine.config.cols {
-            8 if W == 1 => self.run_columns::<FMA, 8>(),
-            16 if W == 1 => self.run_columns::<FMA, 16>(),
-            32 if W == 1 => self.run_columns::<FMA, 32>(),
-            _ => self.run_columns::<FMA, ANY>(),
+            8 if W == 1 => self.fixed::<FMA, 8>(moves, full),
+            16 if W == 1 => self.fixed::<FMA, 16>(moves, full),
+            32 if W == 1 => self.fixed::<FMA, 32>(moves, full),
+            _ => {
+                if moves {
+                    self.engine.move_weights::<ANY>(self.rows);
+                }
+                self.engine.sum::<FMA>(full);
+            }
         }
     }
 }
 
 impl<K: Lanes, const W: usize> Edge<'_, K, W> {
-    /// `COLS`: C where the compiler shall know it, else [`ANY`].
+    /// The rest of the edge, where the compiler shall know C = N.
     #[inline(always)]
-    fn run_columns<const FMA: bool, const COLS: usize>(self) {
-        if self.engine.shift(self.rows) {
-            self.engine.move_weights::<COLS>(self.rows);
+    fn fixed<const FMA: bool, const N: usize>(self, moves: bool, full: bool) {
+        if moves {
+            self.engine.move_weights::<N>(self.rows);
         }
-        self.engine.sum::<FMA, COLS>();
+        if full {
+            self.engine.sum_of::<FMA, false, N>();
+        } else {
+            self.engine.sum_of::<FMA, true, N>();
+        }
     }
 }
 
+/// What the bits of all rows come to.
+struct Shifted {
+    /// A weight moves.
+    moves: bool,
+    /// Every element's activation counts.
+    full: bool,
+}
+
 impl<K: Lanes, const W: usize> Engine<K, W> {
-    /// The edge of all registers but weights and partial sums. Tells whether a weight moves.
+    /// The edge of all registers but weights and partial sums.
     #[inline(always)]
-    fn shift(&mut self, rows: &[WestRow]) -> bool {
+    fn shift(&mut self, rows: &[WestRow]) -> Shifted {
         if self.head == 0 {
             self.slide_back();
         }
@@ -185,17 +197,18 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
             at += stride;
         }
         let (window, columns) = (self.window, self.columns);
-        let mut busy = false;
+        let (mut moves, mut full) = (false, true);
         for (west, bits) in rows.iter().zip(&mut self.bits) {
             if !(bits.steady & west.valid & !west.swap & !west.load) {
                 bits.shift(west, &window, &columns);
-                busy |= !(bits.swap.none() & bits.load.none());
+                moves |= !(bits.swap.none() & bits.load.none());
+                full &= bits.full;
             }
         }
-        busy
+        Shifted { moves, full }
     }
 
-    /// The edge of the weights.
+    /// The edge of the weights. `COLS`: C where the compiler shall know it, else [`ANY`].
     #[inline(always)]
     fn move_weights<const COLS: usize>(&mut self, rows: &[WestRow]) {
         for (r, west) in rows.iter().enumerate().take(self.bits.len()) {
@@ -247,40 +260,52 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         } else {
             shift_where::<COLS>(load.words()[0], shadows);
         }
-        if self.bits[r].load.get(0) {
+        if load.get(0) {
             shadows[1] = west;
         }
     }
 
-    /// The partial sums. `COLS`: C where the compiler shall know it, else [`ANY`].
+    /// The partial sums. `full`: every element's activation counts.
     #[inline(always)]
-    fn sum<const FMA: bool, const COLS: usize>(&mut self) {
-        let (cols, rows) = (if COLS == ANY { self.config.cols } else { COLS }, self.config.rows);
-        let stride = self.stride;
-        let acts = &K::lanes(&self.codes, &self.acts)[self.head..];
-        let bits = &self.bits[..rows];
-        let mut weights = self.weights.chunks_exact(cols);
-        if self.planes == 1 {
-            // From the south up, so that each row reads the sums of the row above before they change.
-            let mut psums = self.psums.chunks_exact_mut(cols);
-            let Some(mut south) = psums.next_back() else { return };
-            for (r, bits) in bits.iter().enumerate().rev() {
-                let (Some(north), Some(weights)) = (psums.next_back(), weights.next_back()) else { return };
-                row_sums::<K, FMA, W>(bits, (south, north, &acts[r * stride..][..cols], weights));
-                south = north;
+    fn sum<const FMA: bool>(&mut self, full: bool) {
+        let cols = self.config.cols;
+        let (north, south) = (self.plane_of(self.stages), self.at);
+        let (south, north) = two_planes(&mut self.psums, self.plane, south, north);
+        let (south, north) = (south[cols..].chunks_exact_mut(cols), north.chunks_exact(cols));
+        let (acts, mut at) = (K::lanes(&self.codes, &self.acts), self.head);
+        for (((south, north), weights), bits) in south.zip(north).zip(self.weights.chunks_exact(cols)).zip(&self.bits) {
+            let lanes = (south, north, &acts[at..][..cols], weights);
+            if full {
+                row::<K, FMA, false>(&[], lanes);
+            } else {
+                row::<K, FMA, true>(bits.valid.words(), lanes);
             }
-        } else {
-            let (north, south) = (self.plane_of(self.stages), self.at);
-            let (south, north) = two_planes(&mut self.psums, self.plane, south, north);
-            let (mut south, mut north) = (south[cols..].chunks_exact_mut(cols), north.chunks_exact(cols));
-            for (r, bits) in bits.iter().enumerate() {
-                let (Some(south), Some(north)) = (south.next(), north.next()) else { return };
-                let Some(weights) = weights.next() else { return };
-                row_sums::<K, FMA, W>(bits, (south, north, &acts[r * stride..][..cols], weights));
-            }
-            self.at = if self.at + 1 == self.planes { 0 } else { self.at + 1 };
-            self.age = (self.age + 1).min(self.stages);
+            at += self.stride;
         }
+        self.pass();
+    }
+
+    /// The same for C = N. Unless `MASKED`, every element's activation counts.
+    #[inline(always)]
+    fn sum_of<const FMA: bool, const MASKED: bool, const N: usize>(&mut self) {
+        let (north, south) = (self.plane_of(self.stages), self.at);
+        let (south, north) = two_planes(&mut self.psums, self.plane, south, north);
+        let (south, north) = (&mut south.as_chunks_mut().0[1..], north.as_chunks().0);
+        let (acts, mut at) = (K::lanes(&self.codes, &self.acts), self.head);
+        let weights = self.weights.as_chunks().0;
+        for (((south, north), weights), bits) in south.iter_mut().zip(north).zip(weights).zip(&self.bits) {
+            let Some(acts) = acts[at..].first_chunk() else { return };
+            run::<K, FMA, MASKED, N>(bits.valid.words()[0], south, north, acts, weights);
+            at += self.stride;
+        }
+        self.pass();
+    }
+
+    /// On to the next plane.
+    #[inline(always)]
+    fn pass(&mut self) {
+        self.at = if self.at + 1 == 2 * self.stages { 0 } else { self.at + 1 };
+        self.age = (self.age + 1).min(self.stages);
     }
 }
 
@@ -294,16 +319,6 @@ fn shift_where<const N: usize>(bits: u64, row: &mut [Code]) {
         to[c] = if bits >> c & 1 == 1 { from[c] } else { to[c] };
     }
     row[1..][..N].copy_from_slice(&to);
-}
-
-/// One row of partial sums.
-#[inline(always)]
-fn row_sums<K: Lanes, const FMA: bool, const W: usize>(bits: &RowBits<W>, lanes: RowLanes<'_, K::Lane>) {
-    if bits.full {
-        K::multiply_accumulate::<FMA>(lanes);
-    } else {
-        K::multiply_accumulate_where::<FMA>(bits.valid.words(), lanes);
-    }
 }
 
 /// Planes `south` and `north`, which differ.

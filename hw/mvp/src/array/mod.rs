@@ -3,7 +3,7 @@ mod engine;
 mod tests;
 mod visit;
 
-use crate::lanes::{Bf16, Floats, Int8, Pairs};
+use crate::lanes::{Bf16, Coded, Floats, Int8, Pairs};
 use crate::{Config, Datapath, SystolicArray, WestEdge};
 use engine::{Edge, Engine};
 use numeric::FloatFormat;
@@ -21,12 +21,12 @@ pub struct Array(Any);
 /// Engines by datapath, and by the words that 256 columns and 15 stages need at most.
 #[derive(Clone, Debug)]
 enum Any {
-    Int8(Box<Engine<Int8, 1>>),
-    Int8Wide(Box<Engine<Int8, 5>>),
+    Int8(Box<Engine<Coded<Int8>, 1>>),
+    Int8Wide(Box<Engine<Coded<Int8>, 5>>),
     Pairs(Box<Engine<Pairs, 1>>),
     PairsWide(Box<Engine<Pairs, 5>>),
-    Bf16(Box<Engine<Bf16, 1>>),
-    Bf16Wide(Box<Engine<Bf16, 5>>),
+    Bf16(Box<Engine<Coded<Bf16>, 1>>),
+    Bf16Wide(Box<Engine<Coded<Bf16>, 5>>),
     Floats(Box<Engine<Floats, 1>>),
     FloatsWide(Box<Engine<Floats, 5>>),
 }
@@ -51,12 +51,12 @@ impl SystolicArray for Array {
         const BF16: Datapath = Datapath::float(FloatFormat::BF16);
         let wide = config.cols + config.mac_latency() - 1 > 64;
         Self(match (config.datapath, wide) {
-            (Datapath::Int8, false) => Any::Int8(Engine::boxed(config, Int8)),
-            (Datapath::Int8, true) => Any::Int8Wide(Engine::boxed(config, Int8)),
+            (Datapath::Int8, false) => Any::Int8(Engine::boxed(config, Coded::new())),
+            (Datapath::Int8, true) => Any::Int8Wide(Engine::boxed(config, Coded::new())),
             (Datapath::Int4, false) => Any::Pairs(Engine::boxed(config, Pairs)),
             (Datapath::Int4, true) => Any::PairsWide(Engine::boxed(config, Pairs)),
-            (BF16, false) => Any::Bf16(Engine::boxed(config, Bf16)),
-            (BF16, true) => Any::Bf16Wide(Engine::boxed(config, Bf16)),
+            (BF16, false) => Any::Bf16(Engine::boxed(config, Coded::new())),
+            (BF16, true) => Any::Bf16Wide(Engine::boxed(config, Coded::new())),
             (Datapath::Float { act, weight }, false) => Any::Floats(Engine::boxed(config, Floats::new(act, weight))),
             (Datapath::Float { act, weight }, true) => Any::FloatsWide(Engine::boxed(config, Floats::new(act, weight))),
         })

@@ -5,54 +5,92 @@ use crate::pe::code_format;
 use numeric::{Mac, MacConfig, MacIn};
 use rtl::{Format, Module, Visitor};
 
+/// The registers of an element, but for those inside a float one's multiply-accumulate.
+#[derive(Clone, Copy, PartialEq)]
+struct Element {
+    act: Code,
+    weight: Code,
+    shadow: Code,
+    /// Valid, swap and load.
+    bits: [bool; 3],
+    psum: i32,
+}
+
+/// Where an element's registers are.
+struct Place {
+    r: usize,
+    c: usize,
+    act: usize,
+    element: usize,
+    psum: usize,
+}
+
 impl<K: Lanes, const W: usize> Engine<K, W> {
     pub(super) fn visit(&mut self, v: &mut impl Visitor) {
+        let (cols, south) = (self.config.cols, self.plane_of(self.stages) * self.plane);
         for r in 0..self.config.rows {
             v.scope(("row", r), |v| {
-                for c in 0..self.config.cols {
-                    v.scope(("pe", c), |v| self.visit_element(r, c, v));
+                for c in 0..cols {
+                    let (act, element) = (r * self.stride + self.head + c, r * cols + c);
+                    let place = Place { r, c, act, element, psum: south + element + cols };
+                    v.scope(("pe", c), |v| self.visit_element(&place, v));
                 }
             });
         }
     }
 
     #[inline]
-    fn visit_element(&mut self, r: usize, c: usize, v: &mut impl Visitor) {
+    fn visit_element(&mut self, place: &Place, v: &mut impl Visitor) {
+        let Place { r, c, act, element, psum } = *place;
         // The later stages' operands are those before this visit changes anything.
         let mac = self.mac.map(|mac| self.mac_registers(mac, r, c));
         let datapath = self.config.datapath;
         let widths = [datapath.act_width(), datapath.weight_width()];
         let formats = [code_format(datapath, true), code_format(datapath, false)];
-        let (act, element) = (r * self.stride + self.head + c, r * self.config.cols + c);
         let bits = &self.bits[r];
-        let old =
-            (self.codes[act], self.weight_codes[element], [&bits.valid, &bits.swap, &bits.load].map(|b| b.get(c)));
-        let [mut valid, mut swap, mut load] = old.2;
-        v.reg("act_q", widths[0], formats[0], &mut self.codes[act]);
-        v.reg("valid_q", 1, Format::Unsigned, &mut valid);
-        v.reg("swap_q", 1, Format::Unsigned, &mut swap);
-        v.reg("weight_q", widths[1], formats[1], &mut self.weight_codes[element]);
-        v.reg("shadow_q", widths[1], formats[1], &mut self.shadows[element + r + 1]);
-        v.reg("load_q", 1, Format::Unsigned, &mut load);
-        if old != (self.codes[act], self.weight_codes[element], [valid, swap, load]) {
-            if let Some(lane) = self.acts.get_mut(act) {
-                *lane = self.kernel.act(self.codes[act]);
-            }
-            self.weights[element] = self.kernel.weight(self.weight_codes[element]);
-            let bits = &mut self.bits[r];
-            bits.valid.set(c, valid);
-            bits.swap.set(c, swap);
-            bits.load.set(c, load);
-            bits.summarise(&self.window, &self.columns);
-        }
-        let sum = self.plane_of(self.stages) * self.plane + (r + 1) * self.config.cols + c;
+        let old = Element {
+            act: self.codes[act],
+            weight: self.weight_codes[element],
+            shadow: self.shadows[element + r + 1],
+            bits: [&bits.valid, &bits.swap, &bits.load].map(|bits| bits.get(c)),
+            psum: self.psums[psum],
+        };
+        // A copy is shown: whoever only looks then finds nothing to write back.
+        let mut new = old;
+        v.reg("act_q", widths[0], formats[0], &mut new.act);
+        v.reg("valid_q", 1, Format::Unsigned, &mut new.bits[0]);
+        v.reg("swap_q", 1, Format::Unsigned, &mut new.bits[1]);
+        v.reg("weight_q", widths[1], formats[1], &mut new.weight);
+        v.reg("shadow_q", widths[1], formats[1], &mut new.shadow);
+        v.reg("load_q", 1, Format::Unsigned, &mut new.bits[2]);
         match mac {
-            None => v.reg("psum_q", 32, Format::Signed, &mut self.psums[sum]),
+            None => v.reg("psum_q", 32, Format::Signed, &mut new.psum),
             Some(mut mac) => {
                 v.scope("mac", |v| mac.visit(v));
-                self.psums[sum] = mac.out().result.value as i32;
+                new.psum = mac.out().result.value as i32;
             }
         }
+        if new != old {
+            self.replace(place, new);
+        }
+    }
+
+    #[cold]
+    fn replace(&mut self, place: &Place, new: Element) {
+        let Place { r, c, act, element, psum } = *place;
+        self.codes[act] = new.act;
+        if let Some(lane) = self.acts.get_mut(act) {
+            *lane = self.kernel.act(new.act);
+        }
+        self.weight_codes[element] = new.weight;
+        self.weights[element] = self.kernel.weight(new.weight);
+        self.shadows[element + r + 1] = new.shadow;
+        self.psums[psum] = new.psum;
+        let bits = &mut self.bits[r];
+        bits.valid.set(c, new.bits[0]);
+        bits.swap.set(c, new.bits[1]);
+        bits.load.set(c, new.bits[2]);
+        bits.summarise(&self.window, &self.columns);
     }
 
     /// The registers of an element's multiply-accumulate: one that has been given the operands of the last L edges.
