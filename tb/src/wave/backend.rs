@@ -2,7 +2,7 @@ use super::WaveError;
 use rtl::Role;
 
 /// A variable of the file, in the order of declaration.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct VarId(pub u32);
 
 /// What a variable holds.
@@ -14,6 +14,17 @@ pub enum Kind {
     Real,
     /// A word without white space.
     Text,
+}
+
+/// A new value of a vector.
+#[derive(Clone, Copy, Debug)]
+pub struct Change {
+    /// Of which variable.
+    pub var: VarId,
+    /// Its bits, 1..=64.
+    pub width: u32,
+    /// The value.
+    pub value: u64,
 }
 
 /// A file format. First the hierarchy, then [`start`](Backend::start), then times and changes.
@@ -35,6 +46,11 @@ pub trait Backend {
     fn initial(&mut self, begin: bool);
     /// Changes a vector.
     fn bits(&mut self, var: VarId, width: u32, value: u64);
+    /// Changes vectors, one after the other.
+    #[inline]
+    fn changes(&mut self, changes: &[Change]) {
+        changes.iter().for_each(|change| self.bits(change.var, change.width, change.value));
+    }
     /// Changes a real.
     fn real(&mut self, var: VarId, value: f64);
     /// Changes a text.
@@ -68,6 +84,9 @@ impl<B: Backend + ?Sized> Backend for Box<B> {
     }
     fn bits(&mut self, var: VarId, width: u32, value: u64) {
         (**self).bits(var, width, value);
+    }
+    fn changes(&mut self, changes: &[Change]) {
+        (**self).changes(changes);
     }
     fn real(&mut self, var: VarId, value: f64) {
         (**self).real(var, value);

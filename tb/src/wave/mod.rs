@@ -29,7 +29,7 @@ mod trace;
 mod vcd;
 mod view;
 
-pub use backend::{Backend, Kind, VarId};
+pub use backend::{Backend, Change, Kind, VarId};
 pub use fst::Fst;
 pub use glob::{Glob, Reach};
 pub use trace::{Trace, Tracer};

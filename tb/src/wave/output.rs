@@ -2,8 +2,11 @@ use std::io::{self, Seek, SeekFrom, Write};
 
 const CAPACITY: usize = 1 << 20;
 
-/// Longest line that [`Output::line`] hands out room for: `b`, 64 digits, a space, a code of five characters, a newline.
+/// Longest line of [`Output::lines`]: `b`, 64 digits, a space, a code of five characters, a newline.
 pub(super) const LINE: usize = 80;
+
+/// Lines that [`Output::lines`] hands out room for.
+pub(super) const LINES: usize = 64;
 
 /// A buffer before a sink. The first error stops all writing, and is kept until asked for.
 pub(super) struct Output<W> {
@@ -18,16 +21,16 @@ pub(super) struct Output<W> {
 
 impl<W: Write> Output<W> {
     pub(super) fn new(sink: W) -> Self {
-        Self { sink, buffer: vec![0; CAPACITY].into(), used: 0, sunk: 0, failed: false, error: None }
+        Self { sink, buffer: vec![0; CAPACITY + LINES * LINE].into(), used: 0, sunk: 0, failed: false, error: None }
     }
 
-    /// Room for one line; say with [`advance`](Self::advance) how much of it was used.
+    /// Room for lines; say with [`advance`](Self::advance) how much of it was used.
     #[inline]
-    pub(super) fn line(&mut self) -> &mut [u8; LINE] {
-        if self.used > CAPACITY - LINE {
-            self.empty();
+    pub(super) fn lines(&mut self) -> &mut [u8] {
+        if self.used >= CAPACITY {
+            self.empty(CAPACITY);
         }
-        self.buffer[self.used..].first_chunk_mut().expect("room for a line was made above")
+        &mut self.buffer[self.used..][..LINES * LINE]
     }
 
     #[inline]
@@ -47,21 +50,23 @@ impl<W: Write> Output<W> {
         &mut self.sink
     }
 
-    fn empty(&mut self) {
+    /// Gives the first `bytes` of the buffer to the sink.
+    fn empty(&mut self, bytes: usize) {
         if !self.failed {
-            match self.sink.write_all(&self.buffer[..self.used]) {
-                Ok(()) => self.sunk += self.used as u64,
+            match self.sink.write_all(&self.buffer[..bytes]) {
+                Ok(()) => self.sunk += bytes as u64,
                 Err(e) => (self.failed, self.error) = (true, Some(e)),
             }
         }
-        self.used = 0;
+        self.buffer.copy_within(bytes..self.used, 0);
+        self.used -= bytes;
     }
 }
 
 impl<W: Write> Write for Output<W> {
     fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        if self.used == CAPACITY {
-            self.empty();
+        if self.used >= CAPACITY {
+            self.empty(CAPACITY);
         }
         let n = data.len().min(CAPACITY - self.used);
         self.buffer[self.used..self.used + n].copy_from_slice(&data[..n]);
@@ -70,7 +75,7 @@ impl<W: Write> Write for Output<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.empty();
+        self.empty(self.used);
         match self.error.take() {
             Some(e) => Err(e),
             None if self.failed => Err(io::Error::other("an earlier write failed")),

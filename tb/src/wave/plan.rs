@@ -1,28 +1,29 @@
-use super::{Backend, Glob, Kind, Reach, VarId};
-use rtl::{Format, Name, Role, Signal, Visitor, mask};
+use super::{Backend, Change, Glob, Kind, Reach, VarId};
+use rtl::{Format, Name, Role, Signal, Visitor};
 use std::collections::{HashMap, HashSet};
 
 /// What later walks need to know of a signal, and nothing else: they touch it for every signal of every cycle.
 #[derive(Clone, Copy)]
 pub(super) struct Cell {
-    /// The value written last.
+    /// The value written last, or shown last where it is not traced.
     pub(super) last: u64,
-    /// Bits that matter; none for a signal that is not traced.
-    pub(super) care: u64,
+    /// None where it is only watched.
+    pub(super) variable: Option<Variable>,
 }
 
-/// What writing a change needs. Kept small: a large design's are touched in every cycle.
+/// The variable of a signal.
 #[derive(Clone, Copy)]
 pub(super) struct Variable {
-    id: VarId,
-    width: u8,
+    pub(super) id: VarId,
+    pub(super) width: u8,
     /// It has an entry among the shadows.
-    shadowed: bool,
+    pub(super) shadowed: bool,
 }
 
 /// A variable that shows another's meaning.
-pub(super) enum Shadow {
-    Real(VarId, fn(u64) -> f64),
+enum Shadow {
+    /// With the value written last.
+    Real(VarId, fn(u64) -> f64, Option<f64>),
     /// The name of each code.
     Text(VarId, Vec<String>),
 }
@@ -33,9 +34,7 @@ pub(super) struct Plan {
     pub(super) enter: Vec<bool>,
     /// One a signal of the scopes entered.
     pub(super) cells: Vec<Cell>,
-    variables: Vec<Option<Variable>>,
-    /// Of the signals at these positions.
-    shadows: HashMap<usize, Shadow>,
+    pub(super) writer: Writer,
     /// Position of the trigger's signal.
     pub(super) trigger: Option<usize>,
     pub(super) clock: Option<VarId>,
@@ -44,56 +43,72 @@ pub(super) struct Plan {
     pub(super) declared: usize,
 }
 
-impl Plan {
-    /// Writes signal `index`'s value and its shadow, returning how many values that were. `last` is none the first time.
-    pub(super) fn write(&self, backend: &mut impl Backend, index: usize, last: Option<u64>, value: u64) -> u64 {
-        Writers { variables: &self.variables, shadows: &self.shadows }.write(backend, index, last, value)
-    }
+/// Changes that are written at once: they are then formatted in one loop, by a back end that is called once.
+const BATCH: usize = 64;
 
-    /// Splits the plan into what a walk changes and what it reads.
-    pub(super) fn split(&mut self) -> (&[bool], &mut [Cell], Writers<'_>) {
-        (&self.enter, &mut self.cells, Writers { variables: &self.variables, shadows: &self.shadows })
-    }
+/// What writes changes, shadows among them.
+pub(super) struct Writer {
+    batch: [Change; BATCH],
+    /// Changes in the batch.
+    held: usize,
+    /// Of the variables that have one.
+    shadows: HashMap<VarId, Shadow>,
+    /// Values written so far.
+    written: u64,
 }
 
-/// What writes changes.
-#[derive(Clone, Copy)]
-pub(super) struct Writers<'a> {
-    variables: &'a [Option<Variable>],
-    shadows: &'a HashMap<usize, Shadow>,
-}
-
-impl Writers<'_> {
-    /// Signals.
-    pub(super) fn len(&self) -> usize {
-        self.variables.len()
+impl Writer {
+    fn new(shadows: HashMap<VarId, Shadow>) -> Self {
+        let blank = Change { var: VarId(0), width: 1, value: 0 };
+        Self { batch: [blank; BATCH], held: 0, shadows, written: 0 }
     }
 
-    /// See [`Plan::write`].
+    /// Takes a new value.
     #[inline(always)]
-    pub(super) fn write(&self, backend: &mut impl Backend, index: usize, last: Option<u64>, value: u64) -> u64 {
-        let Some(variable) = self.variables[index] else { return 0 };
-        backend.bits(variable.id, variable.width.into(), value);
-        let shadow = if variable.shadowed { self.shadows.get(&index) } else { None };
-        match shadow {
-            None => 1,
-            Some(Shadow::Real(id, decode)) => {
+    pub(super) fn take(&mut self, backend: &mut impl Backend, variable: Variable, value: u64) {
+        if self.held == BATCH {
+            self.flush(backend);
+        }
+        self.batch[self.held] = Change { var: variable.id, width: variable.width.into(), value };
+        self.held += 1;
+        if variable.shadowed {
+            self.shadow(backend, variable.id, value);
+        }
+    }
+
+    /// Writes what is held.
+    #[inline(never)]
+    pub(super) fn flush(&mut self, backend: &mut impl Backend) {
+        backend.changes(&self.batch[..self.held]);
+        self.written += self.held as u64;
+        self.held = 0;
+    }
+
+    /// Values written since the last call.
+    pub(super) fn finish(&mut self, backend: &mut impl Backend) -> u64 {
+        self.flush(backend);
+        std::mem::take(&mut self.written)
+    }
+
+    /// Writes the shadow of a variable's new value.
+    #[inline(never)]
+    fn shadow(&mut self, backend: &mut impl Backend, id: VarId, value: u64) {
+        match self.shadows.get_mut(&id) {
+            None => return,
+            Some(Shadow::Real(id, decode, last)) => {
                 // Two codes of one value (NaNs, most often) make no second change.
                 let real = decode(value);
-                if last.is_some_and(|l| decode(l).to_bits() == real.to_bits()) {
-                    return 1;
+                if last.replace(real).is_some_and(|last| last.to_bits() == real.to_bits()) {
+                    return;
                 }
                 backend.real(*id, real);
-                2
             }
-            Some(Shadow::Text(id, names)) => {
-                match names.get(value as usize) {
-                    Some(name) => backend.text(*id, name),
-                    None => backend.text(*id, &format!("code_{value}")),
-                }
-                2
-            }
+            Some(Shadow::Text(id, names)) => match names.get(value as usize) {
+                Some(name) => backend.text(*id, name),
+                None => backend.text(*id, &format!("code_{value}")),
+            },
         }
+        self.written += 1;
     }
 }
 
@@ -205,7 +220,7 @@ impl<'a> Declaration<'a> {
             declared += usize::from(id.is_some());
             id
         };
-        let mut variables: Vec<Option<Variable>> = vec![None; self.cells.len()];
+        let Self { enter, mut cells, watched: trigger, .. } = self;
         let mut shadows = HashMap::new();
         backend.enter(&self.path[0]);
         let clock = declare(backend, "clk", Role::Wire, Kind::Bits(1));
@@ -218,21 +233,21 @@ impl<'a> Declaration<'a> {
                     let Some(id) = declare(backend, name, signal.role, Kind::Bits(signal.width)) else { continue };
                     let shadow = match signal.format {
                         Format::Real(decode) => {
-                            declare(backend, shadow, signal.role, Kind::Real).map(|id| Shadow::Real(id, decode))
+                            declare(backend, shadow, signal.role, Kind::Real).map(|id| Shadow::Real(id, decode, None))
                         }
                         Format::Enum(names) => declare(backend, shadow, signal.role, Kind::Text)
                             .map(|id| Shadow::Text(id, names.iter().map(|n| word(n)).collect())),
                         Format::Unsigned | Format::Signed | Format::Hex => None,
                     };
-                    variables[*index] = Some(Variable { id, width: signal.width as u8, shadowed: shadow.is_some() });
-                    shadows.extend(shadow.map(|shadow| (*index, shadow)));
+                    cells[*index].variable =
+                        Some(Variable { id, width: signal.width as u8, shadowed: shadow.is_some() });
+                    shadows.extend(shadow.map(|shadow| (id, shadow)));
                 }
             }
         }
         backend.leave();
         backend.start();
-        let Self { enter, cells, watched: trigger, .. } = self;
-        Plan { enter, cells, variables, shadows, trigger, clock, cycle, declared }
+        Plan { enter, cells, writer: Writer::new(shadows), trigger, clock, cycle, declared }
     }
 }
 
@@ -288,7 +303,7 @@ impl Visitor for Declaration<'_> {
             self.level().live = true;
             self.items.push(Item::Signal(name, shadow, index, signal));
         }
-        self.cells.push(Cell { last: 0, care: if traced { mask(signal.width) } else { 0 } });
+        self.cells.push(Cell { last: 0, variable: None });
         self.values.push(value);
         value
     }

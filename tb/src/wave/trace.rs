@@ -1,4 +1,4 @@
-use super::plan::{Cell, Declaration, Plan, Writers};
+use super::plan::{Cell, Declaration, Plan, Writer};
 use super::{Backend, Fst, Glob, Summary, TraceOptions, Trigger, UNITS_PER_CYCLE, Vcd, WaveError};
 use rtl::{Layout, Module, Name, Signal, Visitor};
 use std::collections::VecDeque;
@@ -285,10 +285,13 @@ impl<B: Backend> Trace<B> {
         self.backend.time(cycle * UNITS_PER_CYCLE);
         self.backend.initial(true);
         clock_edge(&mut self.backend, plan, cycle);
-        for (i, &value) in values.iter().enumerate() {
-            plan.cells[i].last = value;
-            self.summary.changes += plan.write(&mut self.backend, i, None, value);
+        for (cell, &value) in plan.cells.iter_mut().zip(values) {
+            cell.last = value;
+            if let Some(variable) = cell.variable {
+                plan.writer.take(&mut self.backend, variable, value);
+            }
         }
+        self.summary.changes += plan.writer.finish(&mut self.backend);
         self.backend.initial(false);
         self.close(cycle);
     }
@@ -298,13 +301,10 @@ impl<B: Backend> Trace<B> {
         let Some(plan) = &mut self.plan else { return };
         self.backend.time(cycle * UNITS_PER_CYCLE);
         clock_edge(&mut self.backend, plan, cycle);
-        for (i, &value) in values.iter().enumerate() {
-            let Cell { last, care } = plan.cells[i];
-            if (last ^ value) & care != 0 {
-                plan.cells[i].last = value;
-                self.summary.changes += plan.write(&mut self.backend, i, Some(last), value);
-            }
+        for (cell, &value) in plan.cells.iter_mut().zip(values) {
+            write_change(cell, value, &mut plan.writer, &mut self.backend);
         }
+        self.summary.changes += plan.writer.finish(&mut self.backend);
         self.close(cycle);
     }
 
@@ -313,17 +313,15 @@ impl<B: Backend> Trace<B> {
         let Some(plan) = &mut self.plan else { return Ok(()) };
         self.backend.time(cycle * UNITS_PER_CYCLE);
         clock_edge(&mut self.backend, plan, cycle);
-        let (enter, cells, writers) = plan.split();
-        let backend = &mut self.backend;
-        let expected = cells.len();
-        let mut walk = Changes { enter, cells: cells.iter_mut(), writers, backend, scope: 0, extra: 0, changes: 0 };
+        let (backend, expected) = (&mut self.backend, plan.cells.len());
+        let (enter, cells, writer) = (plan.enter.as_slice(), plan.cells.iter_mut(), &mut plan.writer);
+        let mut walk = Changes { enter, cells, writer, backend, scope: 0, extra: 0 };
         module.visit(&mut walk);
         let found = expected - walk.cells.len() + walk.extra;
-        let changes = walk.changes;
         if found != expected {
             return Err(WaveError::WalkChanged { expected, found });
         }
-        self.summary.changes += changes;
+        self.summary.changes += plan.writer.finish(&mut self.backend);
         self.close(cycle);
         Ok(())
     }
@@ -380,20 +378,21 @@ struct Changes<'a, B> {
     enter: &'a [bool],
     /// Those of the signals to come.
     cells: std::slice::IterMut<'a, Cell>,
-    writers: Writers<'a>,
+    writer: &'a mut Writer,
     backend: &'a mut B,
     scope: usize,
     /// Signals that have no cell.
     extra: usize,
-    changes: u64,
 }
 
-impl<B: Backend> Changes<'_, B> {
-    /// Writes the signal whose cell was taken last.
-    #[inline(never)]
-    fn write(&mut self, last: u64, value: u64) {
-        let index = self.writers.len() - self.cells.len() - 1;
-        self.changes += self.writers.write(self.backend, index, Some(last), value);
+/// Takes a value that is not the last one.
+#[inline(always)]
+fn write_change(cell: &mut Cell, value: u64, writer: &mut Writer, backend: &mut impl Backend) {
+    if cell.last != value {
+        cell.last = value;
+        if let Some(variable) = cell.variable {
+            writer.take(backend, variable, value);
+        }
     }
 }
 
@@ -410,13 +409,7 @@ impl<B: Backend> Visitor for Changes<'_, B> {
     #[inline(always)]
     fn signal(&mut self, _: Signal, value: u64) -> u64 {
         match self.cells.next() {
-            Some(cell) => {
-                let last = cell.last;
-                if (last ^ value) & cell.care != 0 {
-                    cell.last = value;
-                    self.write(last, value);
-                }
-            }
+            Some(cell) => write_change(cell, value, self.writer, self.backend),
             None => self.extra += 1,
         }
         value

@@ -1,5 +1,5 @@
-use super::output::{LINE, Output};
-use super::{Backend, Kind, VarId, WaveError};
+use super::output::{LINE, LINES, Output};
+use super::{Backend, Change, Kind, VarId, WaveError};
 use rtl::Role;
 use std::fs::File;
 use std::io::Write;
@@ -20,12 +20,8 @@ static DIGITS: [[u8; 8]; 256] = {
     table
 };
 
-/// The end of a change's line, ` code\n`: at most 7 bytes for 2³² codes.
-#[derive(Clone, Copy)]
-struct Ending {
-    text: [u8; 8],
-    length: u8,
-}
+/// The end of a change's line, ` code\n`, at most 7 bytes for 2³² codes, and in the last byte its length.
+type Ending = [u8; 8];
 
 /// The Value Change Dump (IEEE 1364-2005, clause 18). The `vcd` crate writes the hierarchy, a table-driven path the changes.
 ///
@@ -80,6 +76,30 @@ fn octets<const N: usize>(line: &mut [u8; LINE], bits: u64) {
     }
 }
 
+/// Writes a vector's change and returns the bytes of its line.
+#[inline(always)]
+fn change(line: &mut [u8; LINE], ending: Ending, width: u32, value: u64) -> usize {
+    let length = usize::from(ending[7]);
+    if width == 1 {
+        // A scalar has no space before its code.
+        line[..8].copy_from_slice(&ending);
+        line[0] = b'0' + (value & 1) as u8;
+        return length;
+    }
+    let digits = (u64::BITS - value.leading_zeros()).max(1);
+    let rest = value << (u64::BITS - digits);
+    line[0] = b'b';
+    // More octets than digits, their number known from the width alone: a loop that ends with the digits cannot be foreseen.
+    match width {
+        2..=8 => octets::<1>(line, rest),
+        9..=32 => octets::<4>(line, rest),
+        _ => octets::<8>(line, rest),
+    }
+    let end = 1 + digits as usize;
+    line[end..end + 8].copy_from_slice(&ending);
+    end + length
+}
+
 impl<W: Write> Backend for Vcd<W> {
     fn enter(&mut self, scope: &str) {
         let _ = self.writer.add_module(scope);
@@ -99,10 +119,11 @@ impl<W: Write> Backend for Vcd<W> {
         };
         let code = vcd::IdCode::from(id);
         let _ = self.writer.var_def(var, width, code, name, None);
-        let line = format!(" {code}\n");
-        let mut text = [0; 8];
-        text[..line.len()].copy_from_slice(line.as_bytes());
-        self.endings.push(Ending { text, length: line.len() as u8 });
+        let text = format!(" {code}\n");
+        let mut ending = [0; 8];
+        ending[..text.len()].copy_from_slice(text.as_bytes());
+        ending[7] = text.len() as u8;
+        self.endings.push(ending);
         Some(VarId(id))
     }
 
@@ -118,30 +139,22 @@ impl<W: Write> Backend for Vcd<W> {
         let _ = if begin { self.writer.begin(vcd::SimulationCommand::Dumpvars) } else { self.writer.end() };
     }
 
-    #[inline]
     fn bits(&mut self, var: VarId, width: u32, value: u64) {
-        let Ending { text, length } = self.endings[var.0 as usize];
-        let output = self.writer.writer();
-        let line = output.line();
-        if width == 1 {
-            // A scalar has no space before its code.
-            line[..8].copy_from_slice(&text);
-            line[0] = b'0' + (value & 1) as u8;
-            output.advance(usize::from(length));
-            return;
+        self.changes(&[Change { var, width, value }]);
+    }
+
+    fn changes(&mut self, changes: &[Change]) {
+        for changes in changes.chunks(LINES) {
+            let output = self.writer.writer();
+            let lines = output.lines();
+            let mut used = 0;
+            for &Change { var, width, value } in changes {
+                // Each line overwrites what the one before it left beyond its end.
+                let Some(line) = lines[used..].first_chunk_mut() else { break };
+                used += change(line, self.endings[var.0 as usize], width, value);
+            }
+            output.advance(used);
         }
-        let digits = (u64::BITS - value.leading_zeros()).max(1);
-        let rest = value << (u64::BITS - digits);
-        line[0] = b'b';
-        // More octets than digits, their number known from the width alone: a loop that ends with the digits cannot be foreseen.
-        match width {
-            2..=8 => octets::<1>(line, rest),
-            9..=32 => octets::<4>(line, rest),
-            _ => octets::<8>(line, rest),
-        }
-        let end = 1 + digits as usize;
-        line[end..end + 8].copy_from_slice(&text);
-        output.advance(end + usize::from(length));
     }
 
     fn real(&mut self, var: VarId, value: f64) {
