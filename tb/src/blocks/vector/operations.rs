@@ -53,7 +53,7 @@ pub(super) fn softmax(case: &mut Case) -> anyhow::Result<()> {
     let count = Ramp { first: case.rng.random_range(0..len), every: 1, wrap: 3 };
     let keep: Vec<bool> = match kind {
         "none" => vec![true; x.len()],
-        "count" => (0..x.len()).map(|i| i % len < count.at(i / len)).collect(),
+        "count" => reference::ramp(count, rows).iter().flat_map(|&n| (0..len).map(move |i| i < n)).collect(),
         "keep" => (0..x.len()).map(|_| case.rng.random_bool(0.6)).collect(),
         _ => vec![false; x.len()],
     };
@@ -97,6 +97,7 @@ pub(super) fn rope(case: &mut Case) -> anyhow::Result<()> {
     let frequencies: Vec<f32> = (0..half).map(|i| base.powf(-(i as f64) / half as f64) as f32).collect();
     let positions = Ramp { first: case.rng.random_range(0..100_000), every: 2, wrap: 5 };
     let rows = 12;
+    let at = reference::ramp(positions, rows);
     let x = values(case, 2 * half * rows, 8.0);
     let mut y = vec![0.0; x.len()];
     engine::rope(pairing, positions, &frequencies, &x, &mut y)?;
@@ -113,7 +114,7 @@ pub(super) fn rope(case: &mut Case) -> anyhow::Result<()> {
     let name = if pairing == Pairing::Halves { "halves" } else { "interleaved" };
     case.cover("rope", &[("pairing", name)]);
     for (row, (x, y)) in x.chunks_exact(2 * half).zip(y.chunks_exact(2 * half)).enumerate() {
-        for (exact, y) in reference::rope(pairing, positions.at(row), &frequencies, x).iter().zip(y) {
+        for (exact, y) in reference::rope(pairing, at[row], &frequencies, x).iter().zip(y) {
             case.within(name, (f64::from(*y) - exact).abs(), 16.0 * (6.2e-8 + 2.0 * HALF_UNIT));
         }
     }

@@ -1,6 +1,6 @@
 //! The operations in binary64, in the plainest way.
 
-use vector::Pairing;
+use vector::{Pairing, Ramp};
 
 /// x / √(mean x² + ε) · weight.
 pub(super) fn rms_norm(x: &[f32], weight: &[f32], epsilon: f32) -> Vec<f64> {
@@ -16,6 +16,20 @@ pub(super) fn softmax(x: &[f32], scale: f32, keep: &[bool]) -> Vec<f64> {
     let most = (0..x.len()).filter(kept).map(|i| z[i]).fold(f64::NEG_INFINITY, f64::max);
     let sum: f64 = (0..x.len()).filter(kept).map(|i| (z[i] - most).exp()).sum();
     (0..x.len()).map(|i| if keep[i] && sum > 0.0 { (z[i] - most).exp() / sum } else { 0.0 }).collect()
+}
+
+/// The values of a ramp, row by row: each stands for `every` rows, then comes the next; after `wrap` of them the first comes again.
+pub(super) fn ramp(ramp: Ramp, rows: usize) -> Vec<usize> {
+    let (mut step, mut held) = (0, 0);
+    let next = |_| {
+        let value = ramp.first + step;
+        held += 1;
+        if held == ramp.every {
+            (held, step) = (0, if step + 1 == ramp.wrap { 0 } else { step + 1 });
+        }
+        value
+    };
+    (0..rows).map(next).collect()
 }
 
 /// Pair i of a row turned by `position · frequencies[i]`.
