@@ -1,7 +1,7 @@
 //! The report as one HTML page: nothing to load, readable on a screen and on paper, plain about what is not verified.
 
 use super::evidence::{self, Evidence};
-use super::report::grouped;
+use super::report::{grouped, seeds};
 use super::{BlockResult, Outcome, Plan, PointResult, Run, Status};
 use maud::{DOCTYPE, Markup, PreEscaped, html};
 use std::collections::BTreeMap;
@@ -51,13 +51,6 @@ pub fn html(plans: &[Plan], run: &Run) -> anyhow::Result<String> {
         }
     };
     Ok(page.into_string())
-}
-
-fn seeds(run: &Run) -> String {
-    match run.seeds {
-        1 => format!("seed {}", run.seed),
-        n => format!("seeds {} to {}", run.seed, run.seed + n - 1),
-    }
 }
 
 fn failures(run: &Run) -> Markup {

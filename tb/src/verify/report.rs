@@ -70,6 +70,14 @@ fn worst<'a>(details: &'a [Outcome], name: &str) -> Option<(&'a Outcome, f64)> {
     values.max_by(|a, b| a.1.total_cmp(&b.1))
 }
 
+/// Which seeds a run had, in words.
+pub(super) fn seeds(run: &Run) -> String {
+    match run.seeds {
+        1 => format!("seed {}", run.seed),
+        n => format!("seeds {} to {}", run.seed, run.seed + n - 1),
+    }
+}
+
 /// The table per block, the failures with their replay commands, and the verdict.
 pub fn summary(run: &Run) -> String {
     let mut out = String::new();
@@ -97,8 +105,7 @@ pub fn summary(run: &Run) -> String {
     let (passed, failed) = run.tally();
     let verdict = if run.passed() { "PASSED" } else { "FAILED" };
     let points = if passed == 1 { "point" } else { "points" };
-    let _ =
-        writeln!(out, "{verdict}: {passed} {points} passed, {failed} failed, seed {}, {:.1} s", run.seed, run.seconds);
+    let _ = writeln!(out, "{verdict}: {passed} {points} passed, {failed} failed, {}, {:.1} s", seeds(run), run.seconds);
     out
 }
 
