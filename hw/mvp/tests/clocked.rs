@@ -167,3 +167,29 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_consumer_that_stands_still_blocks_the_array_for_so_long() {
+    let config = Config { rows: 4, cols: 4, depth: 64, ..Config::default() };
+    let job = Job { m: 64, n: 8, k: 4 };
+    let p = Product { config, job, x: vec![3; 64 * 4], w: vec![-5; 4 * 8], stalls: [0; 3] };
+    let (x, w) = p.beats();
+    // Takes a row on one edge of 64.
+    let stalls = [0, 0, !1];
+    let mut processor = Processor::<Mesh>::new(config);
+    let mut host = Host { job, x: &x, w: &w, started: false, stalls, edges: 0 };
+    let (mut rows, mut last) = (0, None);
+    for _ in 0..20_000 {
+        let seen = host.edge(&mut processor);
+        rows += usize::from(seen.row.is_some());
+        if rows == 2 * 64 {
+            last = Some(processor.out().counters);
+            break;
+        }
+    }
+    let counters = last.expect("the job ends");
+    assert_eq!(counters.cycles, gemm_cycles(config, job) + counters.blocked);
+    assert_eq!((counters.starved_x, counters.starved_w), (0, 0));
+    // The FIFO holds an M-block of 64 rows; for as many more to leave before the last one enters, the array waits.
+    assert!((60 * 64..=64 * 64).contains(&counters.blocked), "{counters:?}");
+}
