@@ -13,8 +13,11 @@ fn fp16(i: usize) -> (u16, f32) {
     ((sign << 15 | 15 << 10 | fraction << 8) as u16, (1.0 + fraction as f32 / 4.0) * if sign == 1 { -1.0 } else { 1.0 })
 }
 
+/// d, m and q of a value, of each place of each row.
+type Values = Vec<Vec<(f32, f32, i32)>>;
+
 /// Blocks in the order in which they lie (chunk by chunk, row by row), and of each value of row n and place k: d, m, q.
-fn blocks(block: Block) -> (Vec<u8>, Vec<Vec<(f32, f32, i32)>>) {
+fn blocks(block: Block) -> (Vec<u8>, Values) {
     let (mut bytes, mut values) = (Vec::new(), vec![Vec::new(); N]);
     for chunk in 0..K / 32 {
         for (n, row) in values.iter_mut().enumerate() {
