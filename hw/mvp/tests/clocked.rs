@@ -68,6 +68,8 @@ struct Seen {
     cycles: u64,
     /// Of them, those lost to X, W and the consumer.
     lost: [u64; 3],
+    /// And those without a row because weights had to come first, and of the final drain.
+    without: [u64; 2],
 }
 
 /// The host's side of a job: what is still to be offered.
@@ -96,6 +98,7 @@ impl Host<'_> {
             active: out.counters.active,
             cycles: out.counters.cycles,
             lost: [out.counters.starved_x, out.counters.starved_w, out.counters.blocked],
+            without: [out.counters.exposed, out.counters.drain],
         };
         let taken = (x.is_some() && out.x_ready, w.is_some() && out.w_ready);
         processor.clock(&ProcessorIn {
@@ -147,6 +150,10 @@ proptest! {
         prop_assert_eq!(rows, expected);
         let lost: u64 = last.lost.iter().sum();
         prop_assert_eq!((last.active, last.cycles), ((m * n * k) as u64, gemm_cycles(p.config, p.job) + lost));
+        let Config { rows, cols, .. } = p.config;
+        let entered = (m * n.div_ceil(cols) * k.div_ceil(rows)) as u64;
+        let drain = (rows * p.config.mac_latency() + cols - 1 + p.config.accumulator_latency()) as u64;
+        prop_assert_eq!(last.without, [last.cycles - lost - entered - drain, drain]);
         if p.stalls == [0; 3] {
             prop_assert_eq!(lost, 0);
         }
