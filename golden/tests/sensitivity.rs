@@ -106,9 +106,9 @@ fn streams() -> impl Iterator<Item = Stream> {
 fn statistics_are_those_of_the_cache() {
     let ids = heldout();
     let windows = [&ids[..100], &ids[100..260]];
-    let s = sensitivity(&LLM.model, &windows, 4, 1).unwrap();
-    assert_eq!((s.positions(), s), (96 + 156, sensitivity(&LLM.model, &windows, 4, 1).unwrap()));
-    let s = sensitivity(&LLM.model, &windows, 4, 1).unwrap();
+    let s = sensitivity(&LLM.model, &windows, 4, 1, &mut |_, _| ()).unwrap();
+    assert_eq!((s.positions(), s), (96 + 156, sensitivity(&LLM.model, &windows, 4, 1, &mut |_, _| ()).unwrap()));
+    let s = sensitivity(&LLM.model, &windows, 4, 1, &mut |_, _| ()).unwrap();
     let mut caches = windows.map(|_| LLM.cache());
     for (window, cache) in windows.iter().zip(&mut caches) {
         LLM.model.forward(window, cache, &mut (), Logits::Skip).unwrap();
@@ -135,8 +135,8 @@ fn predicted(s: &Sensitivity, share: f64) -> f64 {
 fn half_the_noise_squared_by_s_is_the_divergence() {
     let ids = heldout();
     let windows: Vec<&[u32]> = ids.chunks_exact(256).take(8).collect();
-    let s = sensitivity(&LLM.model, &windows, 4, 1).unwrap();
-    let e = estimate(&LLM.model, &windows[..2], 4, 1).unwrap();
+    let s = sensitivity(&LLM.model, &windows, 4, 1, &mut |_, _| ()).unwrap();
+    let e = estimate(&LLM.model, &windows[..2], 4, 1, &mut |_, _| ()).unwrap();
     // Noise of 10 % of each channel's deviation on every cached value past the sinks, by a generator of its own.
     let share = 0.1;
     let (mut kl, mut positions, mut state) = (0.0, 0, 1u32);

@@ -52,9 +52,7 @@ pub enum Error {
         help: String,
     },
     /// More tokens than the context window.
-    #[error(
-        "{held} tokens held and {added} more exceed the context window of {window}: shorten the prompt, or cut it with --truncate"
-    )]
+    #[error("{} the context window of {window}: shorten the prompt, or cut it with --truncate", exceeding(*held, *added))]
     Context {
         /// Tokens held.
         held: usize,
@@ -89,6 +87,13 @@ pub enum Error {
         /// What it must be.
         rule: &'static str,
     },
+}
+
+fn exceeding(held: usize, added: usize) -> String {
+    match held {
+        0 => format!("{added} tokens exceed"),
+        _ => format!("{held} tokens held and {added} more exceed"),
+    }
 }
 
 /// A result of this crate.

@@ -93,6 +93,15 @@ fn split_format(split: &str) -> Option<FloatFormat> {
 }
 
 impl Format {
+    /// Values along k that share a scale; none without scales, or with scales per channel.
+    pub fn group(self) -> Option<usize> {
+        match self {
+            Self::Bf16 | Self::Scaled { group: 0, .. } => None,
+            Self::Scaled { group, .. } => Some(group.into()),
+            Self::Stored(_) => Some(Block::VALUES),
+        }
+    }
+
     /// What the products of a tensor of `stored` type multiply; a chosen split must have been settled.
     pub(crate) fn operands(self, stored: Option<Block>) -> Operands {
         match self {

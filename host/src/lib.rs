@@ -21,6 +21,6 @@ pub use format::{Code, Format, SYNTAX};
 pub use lower::Logits;
 pub use quantize::{QuantizedRows, quantize_rows};
 pub use sample::{Sampler, Sampling};
-pub use session::{Answer, Cache, Options, Recording, Session};
+pub use session::{Answer, Cache, Options, Recorded, Session};
 pub use source::Source;
 pub use tag::{Step, name as tag_name, parse as parse_tag};

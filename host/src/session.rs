@@ -9,9 +9,10 @@ use crate::shape::{Shape, frequencies, interleaved};
 use crate::{Error, Format, Result, Source};
 use golden::Tensor;
 use npu::dma::WIRE_BYTES;
-use npu::isa::{Block, Command, listing};
+use npu::isa::{Command, listing};
 use npu::nkz::{Channel, Mode, PAGE};
 use npu::{Caught, Config, Counters, KvSetup, Npu, Report, Span, WEIGHTS, clocked};
+use std::ops::Range;
 
 /// How tiles of the cache are stored.
 #[derive(Clone, Debug)]
@@ -67,12 +68,18 @@ pub struct Answer {
     pub cycles: u64,
 }
 
-/// What a session keeps of its programs when asked to.
-#[derive(Clone, Debug, Default)]
-pub struct Recording {
-    /// Programs, in order.
-    pub programs: Vec<Vec<Command>>,
-    /// Their commands' stays on the engines, in cycles since the session began.
+/// What a session keeps of a pass when asked to. Cycles count since the session began.
+#[derive(Clone, Debug)]
+pub struct Recorded {
+    /// Whether it ran tokens of one sequence; else one token each of several.
+    pub prefill: bool,
+    /// Sequence and position of each token.
+    pub tokens: Vec<(usize, usize)>,
+    /// From the doorbell to the end of the last command.
+    pub cycles: Range<u64>,
+    /// The program.
+    pub program: Vec<Command>,
+    /// Its commands' stays on the engines, in the order of their starts.
     pub spans: Vec<Span>,
 }
 
@@ -88,7 +95,7 @@ pub struct Session {
     decode: Plan,
     /// Tokens held, by sequence.
     held: Vec<usize>,
-    recording: Option<Recording>,
+    recording: Option<Vec<Recorded>>,
     /// The cycle engine beside the transaction engine, if asked for.
     clocked: Option<Box<clocked::Npu>>,
 }
@@ -205,9 +212,9 @@ impl Session {
         self.packed.loads.iter().map(|l| u64::from(l.bytes)).sum()
     }
 
-    /// Keeps programs and spans from here on.
+    /// Keeps every pass from here on.
     pub fn record(&mut self) {
-        self.recording = Some(Recording::default());
+        self.recording = Some(Vec::new());
         self.npu.record(true);
     }
 
@@ -256,9 +263,9 @@ impl Session {
         self.npu.caught()
     }
 
-    /// What was kept.
-    pub fn recording(&self) -> Option<&Recording> {
-        self.recording.as_ref()
+    /// The passes that were kept; none unless [`Session::record`] asked for it.
+    pub fn recording(&self) -> &[Recorded] {
+        self.recording.as_deref().unwrap_or_default()
     }
 
     /// What the KV path was set up for.
@@ -396,8 +403,13 @@ impl Session {
         self.clock(&program.commands, &report)?;
         if let Some(recording) = &mut self.recording {
             let later = |span: &Span| Span { start: span.start + started, end: span.end + started, ..*span };
-            recording.spans.extend(report.spans.iter().map(later));
-            recording.programs.push(program.commands);
+            recording.push(Recorded {
+                prefill,
+                tokens: places.iter().map(|p| (p.sequence as usize, p.position as usize)).collect(),
+                cycles: started..started + report.cycles,
+                program: program.commands,
+                spans: report.spans.iter().map(later).collect(),
+            });
         }
         for place in places {
             self.held[place.sequence as usize] += 1;
@@ -420,11 +432,7 @@ impl Session {
 
 /// The format with a chosen split settled; refuses blocks where the model stores others.
 fn settle(source: &Source, format: Format) -> Result<Format> {
-    let group = match format {
-        Format::Bf16 | Format::Scaled { group: 0, .. } => 1,
-        Format::Scaled { group, .. } => group.into(),
-        Format::Stored(_) => Block::VALUES,
-    };
+    let group = format.group().unwrap_or(1);
     if let Some(k) = source.projections().map(|(l, p)| source.linear(l, p).k).find(|k| !k.is_multiple_of(group)) {
         return Err(Error::Unsupported {
             what: format!("format {format} of rows of {k} weights"),

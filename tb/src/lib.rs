@@ -1,5 +1,10 @@
 //! The benches and the `magpie` command.
 
+#![deny(clippy::print_stdout)]
+
+#[macro_use]
+pub mod out;
+
 pub mod blocks;
 pub mod cmd;
 pub mod cosim;

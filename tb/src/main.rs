@@ -1,5 +1,7 @@
 //! The `magpie` command.
 
+#![deny(clippy::print_stdout)]
+
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tb::cmd;
@@ -58,6 +60,7 @@ fn main() -> ExitCode {
         Command::Waves(args) => cmd::waves::run(&args),
         Command::Cosim(args) => cmd::cosim::run(&args),
     };
+    tb::out::flush();
     result.unwrap_or_else(|error| {
         eprintln!("magpie: {error:#}");
         ExitCode::from(2)

@@ -15,9 +15,20 @@ const NOISE: f64 = 0.1;
 /// by RoPE over distances 0, 1, 2, 4 …; V's channels as the squared norm of their column of the output projection, both
 /// summed over the query heads of the group. Between layers: noise of a tenth of each channel's standard deviation is put on
 /// one layer's K (or V) and the KL divergence measured; ½·Σ noise²·S over positions and channels must equal it.
-/// 2 · layers + 2 forward passes a window.
-pub fn estimate(model: &Model, windows: &[&[u32]], sinks: usize, seed: u64) -> Result<Sensitivity> {
+/// 2 · layers + 2 forward passes a window; `done` is told after each how many are done, and of how many.
+pub fn estimate(
+    model: &Model,
+    windows: &[&[u32]],
+    sinks: usize,
+    seed: u64,
+    done: &mut dyn FnMut(usize, usize),
+) -> Result<Sensitivity> {
     let shape = KvShape::from(model.config());
+    let (mut passes, all) = (0, windows.len() * (2 * shape.layers + 2));
+    let mut pass = || {
+        passes += 1;
+        done(passes, all);
+    };
     let mut sums = Sums::new(shape);
     for ids in windows {
         sums.positions += ids.len().saturating_sub(sinks);
@@ -29,9 +40,14 @@ pub fn estimate(model: &Model, windows: &[&[u32]], sinks: usize, seed: u64) -> R
             sums.add(l, Kind::V, &trace.v, sinks, |_, c| v[c]);
             x = trace.out;
         }
+        pass();
     }
     let mut result = sums.finish();
-    let exact = windows.iter().map(|ids| run(model, ids, &mut exact_cache(shape))).collect::<Result<Vec<_>>>()?;
+    let mut exact = Vec::new();
+    for ids in windows {
+        exact.push(run(model, ids, &mut exact_cache(shape))?);
+        pass();
+    }
     for layer in 0..shape.layers {
         for kind in [Kind::K, Kind::V] {
             let mut found = 0.0;
@@ -39,6 +55,7 @@ pub fn estimate(model: &Model, windows: &[&[u32]], sinks: usize, seed: u64) -> R
                 let mut noisy = Noisy::new(&result, layer, kind, sinks, seed);
                 let logits = run(model, ids, &mut noisy)?;
                 found += (0..ids.len()).map(|t| kl(exact.row(t), logits.row(t))).sum::<f64>();
+                pass();
             }
             scale_layer(&mut result, layer, kind, found);
         }

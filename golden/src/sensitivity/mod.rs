@@ -96,12 +96,19 @@ impl Sums {
 /// Measures S by a reverse pass over each window of token ids, with one sampled token a position.
 ///
 /// Positions below `sinks` of a window are left out of all averages. Memory: about T · (vocabulary + layers · hidden) floats
-/// for a window of T tokens, so windows of 512 serve. Equal seeds give equal results.
-pub fn sensitivity(model: &Model, windows: &[&[u32]], sinks: usize, seed: u64) -> Result<Sensitivity> {
+/// for a window of T tokens, so windows of 512 serve. Equal seeds give equal results. `done` is told after each window how many are
+/// done, and of how many.
+pub fn sensitivity(
+    model: &Model,
+    windows: &[&[u32]],
+    sinks: usize,
+    seed: u64,
+    done: &mut dyn FnMut(usize, usize),
+) -> Result<Sensitivity> {
     let shape = KvShape::from(model.config());
     let mut sums = Sums::new(shape);
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    for ids in windows {
+    for (number, ids) in windows.iter().enumerate() {
         let pass = Pass::forward(model, ids)?;
         let targets: Vec<u32> = (0..ids.len()).map(|t| sample(pass.logits.row(t), &mut rng)).collect();
         sums.positions += ids.len().saturating_sub(sinks);
@@ -110,6 +117,7 @@ pub fn sensitivity(model: &Model, windows: &[&[u32]], sinks: usize, seed: u64) -
                 sums.add(layer, kind, x, sinks, |t, c| f64::from(g.row(t)[c]).powi(2));
             }
         })?;
+        done(number + 1, windows.len());
     }
     Ok(sums.finish())
 }

@@ -222,9 +222,9 @@ impl Config {
         rule((2..=64).contains(&s.banks), "scratchpad.banks", &s.banks, "must lie in 2..=64")?;
         rule(
             s.bytes <= 1 << 30 && s.bytes > 0 && s.bytes.is_multiple_of(64 * s.banks),
-            "scratchpad.bytes",
-            &s.bytes,
-            "must be a multiple of 64 bytes a bank, up to 2^30",
+            "scratchpad.bytes / scratchpad.banks",
+            &format_args!("{} / {}", s.bytes, s.banks),
+            "each bank must have a multiple of 64 bytes, all of them 2^30 at most",
         )?;
         rule(
             self.vector_lanes.is_power_of_two() && (8..=64).contains(&self.vector_lanes),

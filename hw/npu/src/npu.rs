@@ -36,6 +36,8 @@ pub struct Report {
 /// A command of the processor or the vector unit, with the scratchpad around it: all that it depends on, and all that it does.
 #[derive(Clone, Debug)]
 pub struct Caught {
+    /// Its place in its program.
+    pub number: usize,
     /// The command.
     pub command: Command,
     /// The scratchpad as it started.
@@ -48,9 +50,20 @@ pub struct Caught {
 #[derive(Clone, Debug)]
 struct Watch {
     tag: u32,
-    /// Commands of this tag that pass before it.
-    pass: usize,
+    /// Commands of this tag in the programs to come that pass before it; none once its program has come.
+    left: Option<usize>,
+    /// Its number in the program under way, if that is its program.
+    number: Option<usize>,
     caught: Option<Box<Caught>>,
+}
+
+impl Watch {
+    /// Looks for the command in a program that is about to run.
+    fn aim(&mut self, program: &[Command]) {
+        let tagged: Vec<usize> = (0..program.len()).filter(|&n| program[n].tag == self.tag).collect();
+        self.number = self.left.and_then(|left| tagged.get(left).copied());
+        self.left = self.left.and_then(|left| left.checked_sub(tagged.len()));
+    }
 }
 
 /// A command on its engine.
@@ -137,9 +150,10 @@ impl Npu {
         self.record = on;
     }
 
-    /// Keeps the command of place `place`, from 0, among those with this tag that the processor and the vector unit start from here on.
+    /// Keeps the command of place `place`, from 0, among those with this tag in the programs that run from here on, if it is one of
+    /// the processor or of the vector unit.
     pub fn catch(&mut self, tag: u32, place: usize) {
-        self.watch = Some(Watch { tag, pass: place, caught: None });
+        self.watch = Some(Watch { tag, left: Some(place), number: None, caught: None });
     }
 
     /// The command that [`Npu::catch`] asked for, once it has started.
@@ -161,6 +175,9 @@ impl Npu {
     /// # Errors
     /// The first command that fails, or a deadlock with the state of every queue. The token counters are cleared after either.
     pub fn run(&mut self, program: &[Command]) -> Result<Report, RunError> {
+        if let Some(watch) = &mut self.watch {
+            watch.aim(program);
+        }
         let before = self.counters;
         let (kv_raw, kv_stored) = (self.machine.kv.raw_bytes, self.machine.kv.stored_bytes);
         let mut run = Run { npu: self, program, lanes: Default::default(), next: 0, t: 0, spans: Vec::new() };
@@ -295,24 +312,16 @@ impl Run<'_> {
             self.npu.tokens[t] -= 1;
         }
         let engine = Engine::ALL[e];
-        let watched =
-            self.npu.watch.as_mut().filter(|w| {
-                matches!(engine, Engine::Mvp | Engine::Vector) && w.tag == command.tag && w.caught.is_none()
-            });
-        let before = watched.and_then(|w| match w.pass.checked_sub(1) {
-            Some(pass) => {
-                w.pass = pass;
-                None
-            }
-            None => Some(self.npu.machine.memory.scratch.clone()),
-        });
+        let watched = self.npu.watch.as_ref().is_some_and(|w| w.number == Some(number));
+        let before = (watched && matches!(engine, Engine::Mvp | Engine::Vector))
+            .then(|| self.npu.machine.memory.scratch.clone());
         let machine = &mut self.npu.machine;
         let done = footprint(&command.op, &machine.kv, &machine.memory.scratch)
             .and_then(|footprint| Ok((footprint.banks, machine.execute(&command.op, footprint.conflict)?)));
         let (banks, work): (u64, Work) = done.map_err(|fault| self.fails(number, fault))?;
         if let (Some(before), Some(watch)) = (before, &mut self.npu.watch) {
             let after = self.npu.machine.memory.scratch.clone();
-            watch.caught = Some(Box::new(Caught { command: *command, before, after }));
+            watch.caught = Some(Box::new(Caught { number, command: *command, before, after }));
         }
         self.npu.counters.count(engine, &work);
         let (start, end) = (self.t + 1, self.t + work.cycles.max(1));

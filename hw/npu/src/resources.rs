@@ -1,6 +1,6 @@
 //! What a configuration is made of: bits counted on the clocked blocks themselves.
 
-use crate::{Config, KvSetup, port};
+use crate::{Config, ConfigError, KvSetup, port};
 use mvp::Datapath;
 use numeric::FloatFormat;
 use rtl::{Module, Name, Role, Signal, Visitor};
@@ -108,6 +108,28 @@ pub struct Energy {
 }
 
 impl Energy {
+    /// Reads and checks a table.
+    ///
+    /// # Errors
+    /// What is wrong, by the field's name.
+    pub fn from_toml(text: &str) -> Result<Self, ConfigError> {
+        let table: Self = toml::from_str(text).map_err(|e| ConfigError::Toml(e.to_string().trim_end().into()))?;
+        let fields = [
+            ("mac", table.mac),
+            ("dram_byte", table.dram_byte),
+            ("vector_cycle", table.vector_cycle),
+            ("nkz_cycle", table.nkz_cycle),
+            ("cycle", table.cycle),
+        ];
+        match fields.into_iter().find(|(_, value)| !(value.is_finite() && *value >= 0.0)) {
+            None => Ok(table),
+            Some((field, value)) => {
+                let rule = "must be a number of picojoules, 0 or more";
+                Err(ConfigError::Field { field, value: value.to_string(), rule })
+            }
+        }
+    }
+
     /// Joules of what was counted, by cause.
     pub fn joules(&self, c: &crate::Counters) -> [(&'static str, f64); 5] {
         let bytes = c.dram_read.total() + c.dram_written.total();

@@ -93,14 +93,17 @@ fn parse(shape: &str) -> anyhow::Result<(usize, usize)> {
 
 fn report(shape: &str, simulator: Simulator, outcome: &Outcome) -> bool {
     let Outcome { signals, cycles, compared, mismatches, first, .. } = outcome;
-    println!(
+    outln!(
         "{shape:>10} {:<9} {signals:>5} registers x {cycles} cycles: {compared} values compared, {mismatches} differ",
         simulator.name()
     );
     if let Some(m) = first {
-        println!(
+        outln!(
             "       first in cycle {}: {} is {:#x} in the engine, {} in the twin",
-            m.cycle, m.path, m.engine, m.twin
+            m.cycle,
+            m.path,
+            m.engine,
+            m.twin
         );
     }
     *compared > 0 && *mismatches == 0
@@ -113,8 +116,8 @@ fn control(stimulus: &Stimulus, dump: &std::path::Path, clean: &Outcome) -> Resu
     let outcome = compare(stimulus, dump, Some((cycle, fault)))?;
     let found = outcome.first.as_ref().is_some_and(|m| m.cycle == cycle);
     match outcome.first {
-        Some(m) if found => println!("       control: one bit flipped in {}, reported in cycle {}", m.path, m.cycle),
-        _ => println!("       control: one bit flipped in cycle {cycle} and NOT reported"),
+        Some(m) if found => outln!("       control: one bit flipped in {}, reported in cycle {}", m.path, m.cycle),
+        _ => outln!("       control: one bit flipped in cycle {cycle} and NOT reported"),
     }
     Ok(found)
 }

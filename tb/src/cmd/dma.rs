@@ -3,6 +3,7 @@
 use crate::blocks::dma::bench::{self, Bench, Scenario};
 use crate::blocks::dma::memory::Timing;
 use crate::blocks::dma::{reference::Image, vectors};
+use crate::out;
 use crate::wave::{Trace, TraceOptions};
 use anyhow::{Context, bail};
 use dma::{Completion, Config, Descriptor, JobError, Preset, REGIONS, Region, Report, WIRE_ALIGN, chain};
@@ -227,6 +228,7 @@ fn simulate(args: &Args, s: &Scenario) -> anyhow::Result<(Vec<u8>, Report)> {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (file, jobs) = parse(args)?;
     file.engine.check()?;
+    out::probe_file("--out", &args.out)?;
     let (s, image) = scenario(args, &file, &jobs)?;
     let (bytes, report) = simulate(args, &s)?;
     fs::write(&args.out, &bytes[..image]).with_context(|| format!("cannot write {}", args.out.display()))?;
@@ -236,7 +238,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let result = Done { jobs, report };
     if args.json {
-        println!("{:#}", json(&result, file.engine.bus_bytes));
+        outln!("{:#}", json(&result, file.engine.bus_bytes));
     } else {
         print(&result, file.engine.bus_bytes);
     }
@@ -275,23 +277,32 @@ fn print(r: &Done, bus: u32) {
     for (cycle, c) in &r.report.completions {
         let name = r.jobs.get(c.tag as usize).map_or_else(|| "?".into(), |j| j.0.to_string());
         match c.result() {
-            Ok(()) => println!("cycle {cycle:>8}  job {name}: done"),
-            Err(e) => println!("cycle {cycle:>8}  job {name}: {e}"),
+            Ok(()) => outln!("cycle {cycle:>8}  job {name}: done"),
+            Err(e) => outln!("cycle {cycle:>8}  job {name}: {e}"),
         }
     }
     let (t, s) = (&r.report.counters.traffic, &r.report.counters.stalls);
-    println!("{} cycles from the first AR to the last B, {:.1} % of the bus", t.cycles, 100.0 * t.efficiency(bus));
-    println!("read     {:>10} beats in {} bursts", t.read_beats, t.read_bursts);
-    println!(
+    outln!("{} cycles from the first AR to the last B, {:.1} % of the bus", t.cycles, 100.0 * t.efficiency(bus));
+    outln!("read     {:>10} beats in {} bursts", t.read_beats, t.read_bursts);
+    outln!(
         "written  {:>10} beats in {} bursts, {} bytes by the strobes",
-        t.write_beats, t.write_bursts, t.useful_bytes
+        t.write_beats,
+        t.write_bursts,
+        t.useful_bytes
     );
-    println!(
+    outln!(
         "cycles waiting: descriptor {}, index list {}, order {}, reads all in flight {}",
-        s.descriptor, s.index, s.order, s.reads_full
+        s.descriptor,
+        s.index,
+        s.order,
+        s.reads_full
     );
-    println!(
+    outln!(
         "                read data {}, write data {}, AR {}, AW {}, W {}",
-        s.read_data, s.write_data, s.ar, s.aw, s.w
+        s.read_data,
+        s.write_data,
+        s.ar,
+        s.aw,
+        s.w
     );
 }

@@ -2,7 +2,8 @@
 
 use crate::{
     blocks,
-    cmd::{meter::Meter, verify::write},
+    cmd::meter::Meter,
+    out,
     verify::{self, inject},
 };
 use anyhow::bail;
@@ -65,6 +66,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     {
         bail!("no block `{block}`: there are {}", known.join(", "));
     }
+    out::probe([("--json", args.json.as_deref())])?;
     let threads = args.threads.map_or_else(super::verify::cores, usize::from);
     let campaign = inject::Campaign { samples: args.samples as usize, seed: args.seed, only: args.sample, threads };
     // Designs with a fault panic as a matter of course; each panic is a finding, not news.
@@ -80,10 +82,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     if let Some(path) = &args.json {
         let command = format!("magpie faults --samples {} --seed {}", args.samples, args.seed);
-        write(path, &format!("{:#}\n", verify::inject::json(&results, &command, &revision())))?;
+        out::save(path, &format!("{:#}\n", verify::inject::json(&results, &command, &revision())))?;
     }
-    if args.json.as_deref() != Some(std::path::Path::new("-")) {
-        print!("{}", verify::inject::summary(&results, args.sample.is_some()));
+    if !args.json.as_deref().is_some_and(out::is_stdout) {
+        out!("{}", verify::inject::summary(&results, args.sample.is_some()));
     }
     Ok(if results.iter().all(|b| b.detection >= LEAST) { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

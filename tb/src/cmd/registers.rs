@@ -18,12 +18,12 @@ pub struct Args {
 /// None.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.sv {
-        print!("{}", csr::header());
+        out!("{}", csr::header());
     } else {
-        println!(
+        outln!(
             "# Registers of the NPU\n\n32 bits each, little endian. `magpie registers` prints this page, `--sv` the header hw/sv/magpie_csr.svh.\n"
         );
-        print!("{}", csr::markdown());
+        out!("{}", csr::markdown());
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,6 +1,6 @@
 //! `magpie resources`: what an NPU is made of, and what a run costs in energy.
 
-use crate::run::{HELD_OUT, cache, config, source};
+use crate::run::{HELD_OUT, cache, config, source, window};
 use crate::verify::grouped;
 use anyhow::Context;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
@@ -14,7 +14,8 @@ use std::process::ExitCode;
 /// Multipliers, register bits and memory bits of a configuration, counted on the clocked blocks; with a table of picojoules, the
 /// energy of a run.
 ///
-/// The KV path's memories depend on the model, the sequences and the window.
+/// The KV path's memories depend on the model, the sequences and the window. The array is counted as built for all formats: the format
+/// of the products matters to the energy alone.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 A TABLE OF PICOJOULES (TOML; the figures are yours: a process, a memory, a year)
@@ -40,7 +41,7 @@ pub struct Args {
     /// Context window, at most the model's
     #[arg(long)]
     context: Option<usize>,
-    /// Format of the products
+    /// Format of the products, for --energy
     #[arg(short, long, default_value = "bf16")]
     format: host::Format,
     /// Mode of the cache
@@ -73,7 +74,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(path) => {
             let name = || path.display().to_string();
             let text = std::fs::read_to_string(path).with_context(name)?;
-            Some(toml::from_str::<Energy>(&text).with_context(name)?)
+            Some(Energy::from_toml(&text).with_context(name)?)
         }
     };
     let source = source(&args.model)?;
@@ -82,7 +83,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         format: args.format,
         cache: cache(&args.kv, &source, args.calibration.as_deref())?,
         sequences: args.sequences,
-        context: args.context.unwrap_or(usize::MAX),
+        context: window(args.context, &source)?,
         ..Options::new(config.clone())
     };
     let mut session = Session::new(&source, &options)?;
@@ -92,18 +93,19 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         Some(energy) => Some((energy, phases(args, &source, &mut session)?)),
     };
     if args.json {
-        let phase = |energy: &Energy, c: &Counters| {
-            energy
-                .joules(c)
-                .iter()
-                .map(|(name, joules)| (name.to_string(), json!(joules)))
-                .collect::<serde_json::Map<_, _>>()
+        let joules = |energy: &Energy, c: &Counters, over: f64| {
+            let parts = energy.joules(c).map(|(name, joules)| (name.to_string(), json!(joules / over)));
+            parts.into_iter().collect::<serde_json::Map<_, _>>()
         };
-        let energy = phases.as_ref().map(|(e, [p, d])| json!({ "prefill": phase(e, p), "decode": phase(e, d) }));
-        println!(
-            "{}",
-            serde_json::to_string_pretty(&json!({ "config": args.config, "parts": parts, "joules": energy }))?
-        );
+        let energy = phases.as_ref().map(|(energy, [prefill, decode])| {
+            json!({
+                "prompt_tokens": args.prompt_tokens,
+                "joules_of_prompt": joules(energy, prefill, 1.0),
+                "tokens": args.tokens,
+                "joules_per_token": joules(energy, decode, args.tokens.max(1) as f64),
+            })
+        });
+        outln!("{:#}", json!({ "config": args.config, "parts": parts, "energy": energy }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
@@ -118,9 +120,15 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let sum = |f: fn(&npu::resources::Part) -> u64| grouped(parts.iter().map(f).sum());
     table.add_row(["all".into(), sum(|p| p.multipliers), sum(|p| p.register_bits), sum(|p| p.sram_bits)]);
-    println!("{table}");
+    outln!("{table}");
+    if args.format != host::Format::Bf16 && phases.is_none() {
+        eprintln!(
+            "magpie: note: the array is built for all formats; --format {} changes the --energy of a run alone",
+            args.format
+        );
+    }
     if let Some((energy, [prefill, decode])) = phases {
-        println!("\n{}", energy_table(args, &config, &energy, [&prefill, &decode]));
+        outln!("\n{}", energy_table(args, &config, &energy, [&prefill, &decode]));
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,12 +1,18 @@
 //! `magpie run`: a language model answers a prompt on the whole NPU.
 
-use crate::run::{At, Generated, Generation, Report, Setup, cache, compare, config, generate, rerun, source, timeline};
+use crate::out;
+use crate::run::{
+    At, End, Generated, Generation, Report, Setup, cache, compare, config, generate, line, listing, read_text, rerun,
+    source, timeline, window,
+};
 use crate::verify::grouped;
+use crate::wave::Trace;
 use anyhow::{Context, bail};
 use clap::Args as ClapArgs;
-use host::{Options, Sampling, Session, Source};
+use host::{Options, Recorded, Sampler, Sampling, Session, Source};
+use std::fmt;
 use std::fs::File;
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -46,7 +52,7 @@ pub struct Args {
     #[arg(short, long, default_value = "default", value_name = "CONFIG")]
     config: String,
     /// Tokens of a prefill chunk; smaller where the scratchpad asks for it.
-    #[arg(long, default_value_t = 128)]
+    #[arg(long, default_value_t = 128, value_parser = positive)]
     chunk: usize,
     /// Context window, at most the model's.
     #[arg(long)]
@@ -55,7 +61,7 @@ pub struct Args {
     #[arg(long)]
     truncate: bool,
     /// Copies of a single prompt, run side by side.
-    #[arg(short, long)]
+    #[arg(short, long, value_parser = positive)]
     batch: Option<usize>,
     /// What logits are divided by before a draw; 0: always the likeliest token.
     #[arg(long, default_value_t = 0.7)]
@@ -81,19 +87,88 @@ pub struct Args {
     /// The figures as JSON instead of text and tables.
     #[arg(long)]
     json: bool,
-    /// A timeline for Perfetto (ui.perfetto.dev) or chrome://tracing.
+    /// A timeline for Perfetto (ui.perfetto.dev) or chrome://tracing; `-`: to standard output, with nothing else there.
     #[arg(long, value_name = "FILE")]
     timeline: Option<PathBuf>,
-    /// The commands as an assembler lists them; `-`: to standard output.
+    /// The commands as an assembler lists them, each with its number in its program and its name for --at; `-`: to standard output,
+    /// with nothing else there.
     #[arg(long, value_name = "FILE")]
     listing: Option<PathBuf>,
     /// Run one command of the prompt once more on the cycle engine, hold its bits and cycles to the run's, and write the waveform
-    /// (.vcd or .fst) of its engine.
+    /// of its engine: .fst, or .vcd, which is several times as large (200 MB against 50 for 314 cycles of a 32 x 32 array).
     #[arg(long, value_name = "FILE", requires = "at")]
     wave: Option<PathBuf>,
-    /// That command: layer, step (as listings and timelines name it) and its place among the layer's commands of this step.
+    /// That command by its name in the listing: layer, step, and place among the commands of this layer and step in all passes. The
+    /// array and the vector unit can be clocked alone.
     #[arg(long, value_name = "LAYER.STEP.PLACE", requires = "wave")]
     at: Option<At>,
+}
+
+fn positive(text: &str) -> Result<usize, String> {
+    match text.parse() {
+        Ok(0) => Err("must be 1 at least".into()),
+        Ok(number) => Ok(number),
+        Err(error) => Err(format!("{error}")),
+    }
+}
+
+impl Args {
+    fn sampling(&self) -> Sampling {
+        let Self { temperature, top_k, top_p, seed, .. } = *self;
+        Sampling { temperature, top_k, top_p, seed }
+    }
+
+    /// Refuses before the run what would stop it or its reports later.
+    fn check(&self) -> anyhow::Result<()> {
+        if self.prompt.is_empty() && self.eval.is_empty() {
+            bail!("nothing to do: give a --prompt TEXT, or texts to --eval");
+        }
+        if self.batch.is_some() && self.prompt.len() != 1 {
+            bail!("--batch repeats a single --prompt");
+        }
+        if self.prompt.is_empty() && (self.timeline.is_some() || self.listing.is_some() || self.wave.is_some()) {
+            bail!("--timeline, --listing and --wave show a prompt's run: give a --prompt TEXT");
+        }
+        Sampler::new(self.sampling())?;
+        let json = self.json.then_some(Path::new("-"));
+        out::probe([
+            ("--json", json),
+            ("--timeline", self.timeline.as_deref()),
+            ("--listing", self.listing.as_deref()),
+        ])?;
+        if let Some(path) = &self.wave {
+            Trace::check_name(path)?;
+            out::probe_file("--wave", path)?;
+        }
+        Ok(())
+    }
+
+    /// Where the text and the tables go: to standard error if a report has standard output.
+    fn screen(&self) -> Screen {
+        match [&self.timeline, &self.listing].into_iter().flatten().any(|path| out::is_stdout(path)) {
+            true => Screen::Error,
+            false => Screen::Output,
+        }
+    }
+}
+
+/// Where people read.
+#[derive(Clone, Copy)]
+enum Screen {
+    Output,
+    Error,
+}
+
+impl Screen {
+    fn show(self, text: fmt::Arguments<'_>) {
+        match self {
+            Self::Output => {
+                out::write(text);
+                out::flush();
+            }
+            Self::Error => eprint!("{text}"),
+        }
+    }
 }
 
 /// Runs the command.
@@ -101,21 +176,19 @@ pub struct Args {
 /// # Errors
 /// Files that cannot be read or written, formats and caches that the model or the NPU does not have, a prompt past the window.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
-    if args.prompt.is_empty() && args.eval.is_empty() {
-        bail!("nothing to do: give a --prompt TEXT, or texts to --eval");
-    }
-    if args.batch.is_some() && args.prompt.len() != 1 {
-        bail!("--batch repeats a single --prompt");
-    }
+    args.check()?;
     let mut source = source(&args.model)?;
     if !matches!(args.format, host::Format::Stored(_)) {
         source.forget_blocks();
     }
-    let prompts = prompts(args, &source)?;
-    let mut session = session(args, &source, prompts.len())?;
+    let window = window(args.context, &source)?;
+    let prompts = prompts(args, &source, window)?;
+    let texts = evaluations(args, &source, window)?;
+    let mut session = session(args, &source, prompts.len(), window)?;
     if args.timeline.is_some() || args.listing.is_some() {
         session.record();
     }
+    note_idle_rows(&session);
     let setup = Setup {
         model: source.llm().name.clone(),
         format: session.format().to_string(),
@@ -126,49 +199,63 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if let Some(at) = &args.at {
         at.watch(&mut session);
     }
-    let (made, texts) = answer(args, &source, &mut session, &prompts)?;
-    let mut report = Report::new(setup, session.config(), &prompts, &made, texts);
-    write_recording(args, &session)?;
-    if let (Some(at), Some(path)) = (&args.at, &args.wave) {
-        let ran = rerun(&session, at, path)?;
-        let listing = npu::isa::listing(0, &ran.command);
-        let (cycles, path) = (grouped(ran.cycles), path.display());
-        eprintln!(
-            "{}: {cycles} cycles on the cycle engine, the run's bits in the run's cycles; {path}",
-            listing.trim()
-        );
-    }
-    for path in &args.eval {
-        let text = std::fs::read(path).with_context(|| path.display().to_string())?;
-        let ids = source.llm().tokenizer.encode(&String::from_utf8_lossy(&text))?;
-        if ids.len() < args.eval_tokens || args.eval_tokens <= args.eval_skip + 1 {
-            let (have, want, skip) = (ids.len(), args.eval_tokens, args.eval_skip);
-            bail!(
-                "{}: {have} tokens; {want} are asked for, {skip} of them skipped: see --eval-tokens and --eval-skip",
-                path.display()
-            );
-        }
-        let comparison = compare(&mut session, source.llm(), &ids[..args.eval_tokens], args.eval_skip)?;
-        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
-        report.evaluated(name, comparison);
-    }
+    let (made, answers) = answer(args, &source, &mut session, &prompts)?;
+    let mut report = Report::new(setup, session.config(), &prompts, &made, answers);
+    // Whatever fails from here on, the figures are there.
+    let written = reports(args, &source, &mut session, &texts, &mut report);
     if args.json {
-        println!("{}", report.json()?);
+        outln!("{}", report.json()?);
     } else {
-        print!("{}", report.tables());
+        args.screen().show(format_args!("{}", report.tables()));
     }
+    written?;
     Ok(ExitCode::SUCCESS)
 }
 
-/// Token ids of the prompts, within the window.
-fn prompts(args: &Args, source: &Source) -> anyhow::Result<Vec<Vec<u32>>> {
-    let window = args.context.unwrap_or(usize::MAX).min(source.config().context);
-    let texts: Vec<&String> = match args.batch {
-        Some(n) => args.prompt.iter().cycle().take(n * args.prompt.len()).collect(),
-        None => args.prompt.iter().collect(),
+/// What was asked for beside the figures: recordings, a command clocked again, texts compared.
+fn reports(
+    args: &Args,
+    source: &Source,
+    session: &mut Session,
+    texts: &[(String, Vec<u32>)],
+    report: &mut Report,
+) -> anyhow::Result<()> {
+    let passes = session.recording();
+    let clock = session.config().clock_mhz;
+    args.timeline.iter().try_for_each(|path| save(path, passes, &|passes, out| timeline(passes, clock, out)))?;
+    args.listing.iter().try_for_each(|path| save(path, passes, &listing))?;
+    if let (Some(at), Some(path)) = (&args.at, &args.wave) {
+        let ran = rerun(session, at, path)?;
+        eprintln!(
+            "{}: {} cycles on the cycle engine, the run's bits in the run's cycles; {}: {} bytes",
+            line(ran.number, &at.to_string(), &ran.command).trim_start(),
+            grouped(ran.cycles),
+            path.display(),
+            grouped(ran.bytes)
+        );
+    }
+    for (name, ids) in texts {
+        report.evaluated(name.clone(), compare(session, source.llm(), ids, args.eval_skip)?);
+    }
+    Ok(())
+}
+
+type Writer<'a> = &'a dyn Fn(&[Recorded], &mut dyn Write) -> io::Result<()>;
+
+/// Writes the passes of a run to a file; `-`: to standard output.
+fn save(path: &Path, passes: &[Recorded], write: Writer<'_>) -> anyhow::Result<()> {
+    let name = || format!("cannot write {}", path.display());
+    let mut out: Box<dyn Write> = match out::is_stdout(path) {
+        true => Box::new(BufWriter::new(io::stdout())),
+        false => Box::new(BufWriter::new(File::create(path).with_context(name)?)),
     };
+    write(passes, &mut out).and_then(|()| out.flush()).with_context(name)
+}
+
+/// Token ids of the prompts, within the window.
+fn prompts(args: &Args, source: &Source, window: usize) -> anyhow::Result<Vec<Vec<u32>>> {
     let mut prompts = Vec::new();
-    for text in texts {
+    for text in &args.prompt {
         let chat = || format!("<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n");
         let mut ids = source.llm().tokenizer.encode(&if args.chat { chat() } else { text.clone() })?;
         if ids.is_empty() {
@@ -177,7 +264,7 @@ fn prompts(args: &Args, source: &Source) -> anyhow::Result<Vec<Vec<u32>>> {
         if ids.len() > window {
             if !args.truncate {
                 let error = host::Error::Context { held: 0, added: ids.len(), window };
-                return Err(error.into());
+                return Err(error).context("the prompt does not fit");
             }
             // Room for the answer, where the window has it.
             let keep = window.saturating_sub(args.tokens).max(window / 2).max(1);
@@ -185,20 +272,56 @@ fn prompts(args: &Args, source: &Source) -> anyhow::Result<Vec<Vec<u32>>> {
         }
         prompts.push(ids);
     }
-    Ok(prompts)
+    let copies = prompts.len() * args.batch.unwrap_or(1);
+    Ok(prompts.into_iter().cycle().take(copies).collect())
 }
 
-fn session(args: &Args, source: &Source, sequences: usize) -> anyhow::Result<Session> {
+/// Names and tokens of the texts to compare.
+fn evaluations(args: &Args, source: &Source, window: usize) -> anyhow::Result<Vec<(String, Vec<u32>)>> {
+    let (want, skip) = (args.eval_tokens, args.eval_skip);
+    let mut texts = Vec::new();
+    for path in &args.eval {
+        let ids = source.llm().tokenizer.encode(&read_text(path)?)?;
+        let have = ids.len();
+        if have < want || want <= skip + 1 {
+            bail!(
+                "{}: {have} tokens; {want} are asked for, {skip} of them skipped: see --eval-tokens and --eval-skip",
+                path.display()
+            );
+        }
+        if want > window {
+            bail!("--eval-tokens {want}: the context window is {window}");
+        }
+        let name = path.file_name().map_or_else(String::new, |n| n.to_string_lossy().into());
+        texts.push((name, ids[..want].to_vec()));
+    }
+    Ok(texts)
+}
+
+fn session(args: &Args, source: &Source, sequences: usize, window: usize) -> anyhow::Result<Session> {
     let options = Options {
         config: config(&args.config)?,
         format: args.format,
         cache: cache(&args.kv, source, args.calibration.as_deref())?,
         sequences: sequences.max(1),
         chunk: args.chunk,
-        context: args.context.unwrap_or(usize::MAX),
+        context: window,
         stretch: false,
     };
     Ok(Session::new(source, &options)?)
+}
+
+/// Says where scales per group leave rows of the array idle.
+fn note_idle_rows(session: &Session) {
+    let rows = session.config().array.rows;
+    let Some(group) = session.format().group() else { return };
+    let used = group as f64 / group.div_ceil(rows) as f64;
+    if used < rows as f64 {
+        eprintln!(
+            "magpie: note: {} has scales per {group} values, and no tile of k crosses a group: its products use {used} of the array's {rows} rows",
+            session.format()
+        );
+    }
 }
 
 /// Generates, and shows a single text as it comes.
@@ -208,61 +331,42 @@ fn answer(
     session: &mut Session,
     prompts: &[Vec<u32>],
 ) -> anyhow::Result<(Generated, Vec<String>)> {
-    let Args { temperature, top_k, top_p, seed, .. } = *args;
     let job = Generation {
         prompts: prompts.to_vec(),
         tokens: args.tokens,
         ends: source.llm().ends.clone(),
-        sampling: Sampling { temperature, top_k, top_p, seed },
+        sampling: args.sampling(),
     };
-    let mut out = std::io::stdout();
+    let screen = args.screen();
     let live = !args.json && prompts.len() == 1;
     let mut texts = vec![String::new(); prompts.len()];
-    let mut failed = None;
     let mut show = |sequence: usize, text: &str| {
         texts[sequence].push_str(text);
         if live {
-            let shown = out.write_all(text.as_bytes()).and_then(|()| out.flush());
-            failed = failed.take().or(shown.err());
+            screen.show(format_args!("{text}"));
         }
     };
     if live && !args.chat {
         show(0, &args.prompt[0]);
     }
-    let made = generate(session, &source.llm().tokenizer, &job, &mut show)?;
-    if let Some(error) = failed {
-        return Err(error).context("standard output");
-    }
+    let made = generate(session, &source.llm().tokenizer, &job, &mut show);
     if live {
-        println!("\n");
-    } else if !args.json {
+        // What follows, an error too, begins on a line of its own.
+        screen.show(format_args!("\n\n"));
+    }
+    let made = made?;
+    if !live && !args.json {
         for (i, text) in texts.iter().enumerate() {
-            println!("[{i}] {text}\n");
+            screen.show(format_args!("[{i}] {text}\n\n"));
         }
+    }
+    for (i, ids) in made.ids.iter().enumerate().filter(|(i, _)| made.ends[*i] == End::Window) {
+        let (window, which) = (session.context(), if prompts.len() == 1 { String::new() } else { format!("[{i}] ") });
+        eprintln!(
+            "magpie: {which}the context window of {window} tokens is full: {} new ones of the {} asked for",
+            ids.len(),
+            args.tokens
+        );
     }
     Ok((made, texts))
-}
-
-fn write_recording(args: &Args, session: &Session) -> anyhow::Result<()> {
-    let Some(recording) = session.recording() else { return Ok(()) };
-    let create = |path: &Path| File::create(path).map(BufWriter::new).with_context(|| path.display().to_string());
-    if let Some(path) = &args.timeline {
-        let mut out = create(path)?;
-        timeline(recording, session.config().clock_mhz, &mut out)
-            .and_then(|()| out.flush())
-            .with_context(|| path.display().to_string())?;
-    }
-    if let Some(path) = &args.listing {
-        let mut out: Box<dyn Write> = match path.to_str() {
-            Some("-") => Box::new(BufWriter::new(std::io::stdout())),
-            _ => Box::new(create(path)?),
-        };
-        for (i, program) in recording.programs.iter().enumerate() {
-            let written = writeln!(out, "; program {i}: {} commands", program.len()).and_then(|()| {
-                program.iter().enumerate().try_for_each(|(n, c)| writeln!(out, "{}", npu::isa::listing(n, c)))
-            });
-            written.and_then(|()| out.flush()).with_context(|| path.display().to_string())?;
-        }
-    }
-    Ok(())
 }

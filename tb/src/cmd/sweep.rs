@@ -101,13 +101,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let lines = lock(&table).of(&keys.concat());
     let failed = failed.into_inner().unwrap_or_else(|poisoned| poisoned.into_inner());
     if !lines.is_empty() {
-        println!("{}\n", gains(&lines));
-        println!("{}: {} figures, {} of them new", out.display(), lines.len(), done.into_inner());
+        outln!("{}\n", gains(&lines));
+        outln!("{}: {} figures, {} of them new", out.display(), lines.len(), done.into_inner());
         let stem = out.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
         for (name, svg) in plots(&lines)? {
             let path = out.with_file_name(format!("{stem}-{name}"));
             std::fs::write(&path, svg).with_context(|| path.display().to_string())?;
-            println!("{}", path.display());
+            outln!("{}", path.display());
         }
     }
     if !failed.is_empty() {

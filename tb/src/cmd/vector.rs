@@ -1,7 +1,9 @@
 //! `magpie vector`: one operation of the vector unit on a user's own rows, its cycles and its bits.
 
 use crate::blocks::vector::driver::{Bench, Operands, Results, transaction};
+use crate::cmd::save_npy;
 use crate::npy::{Dtype, Npy};
+use crate::out;
 use crate::verify::grouped;
 use crate::wave::{Trace, TraceOptions};
 use anyhow::{Context, bail, ensure};
@@ -236,6 +238,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         _ => Vec::new(),
     };
 
+    for (option, path) in [("--out", &args.out), ("--scalars", &args.scalars)] {
+        path.iter().try_for_each(|path| out::probe_file(option, path))?;
+    }
     let clocked = if args.engine == Engine::Transaction {
         None
     } else {
@@ -281,9 +286,6 @@ fn clock(
 }
 
 fn write(args: &Args, shape: &[usize], command: &Command, results: &Results) -> anyhow::Result<()> {
-    let save = |path: &Path, npy: Npy| {
-        std::fs::write(path, npy.bytes()).with_context(|| format!("{} cannot be written", path.display()))
-    };
     let words = |codes: &[u32]| codes.iter().flat_map(|c| c.to_le_bytes()).collect::<Vec<u8>>();
     if let Some(path) = &args.out {
         let codes = &results.codes;
@@ -303,12 +305,12 @@ fn write(args: &Args, shape: &[usize], command: &Command, results: &Results) -> 
             _ => Npy { dtype: Dtype::U8, shape: shape.to_vec(), data: codes.iter().map(|c| *c as u8).collect() },
         };
         ensure!(!codes.is_empty(), "--out: {} gives scalars only (--scalars FILE)", command.op.name().to_lowercase());
-        save(path, npy)?;
+        save_npy("--out", path, &npy)?;
     }
     if let Some(path) = &args.scalars {
         ensure!(!results.scalars.is_empty(), "--scalars: {} gives none", command.op.name().to_lowercase());
         let shape = vec![command.rows, results.scalars.len() / command.rows];
-        save(path, Npy { dtype: Dtype::F32, shape, data: words(&results.scalars) })?;
+        save_npy("--scalars", path, &Npy { dtype: Dtype::F32, shape, data: words(&results.scalars) })?;
     }
     Ok(())
 }
@@ -328,11 +330,11 @@ fn report(args: &Args, command: &Command, config: &Config, closed: u64, differ: 
             "operation": name, "rows": rows, "len": len, "lanes": config.lanes, "cycles": closed,
             "values_per_cycle": values / closed as f64, "engines_agree": (args.engine == Engine::Both).then_some(!differ),
         });
-        println!("{json:#}");
+        outln!("{json:#}");
     } else {
-        println!("{name} of {rows} x {len}, {} lanes, {} -> {}", config.lanes, command.a, command.y);
-        println!("  {engines}");
-        println!("  cycles            {}", grouped(closed));
-        println!("  values a cycle    {:.2} of {}", values / closed as f64, config.lanes);
+        outln!("{name} of {rows} x {len}, {} lanes, {} -> {}", config.lanes, command.a, command.y);
+        outln!("  {engines}");
+        outln!("  cycles            {}", grouped(closed));
+        outln!("  values a cycle    {:.2} of {}", values / closed as f64, config.lanes);
     }
 }

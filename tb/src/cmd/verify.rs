@@ -3,11 +3,11 @@
 use crate::{
     blocks,
     cmd::meter::Meter,
+    out,
     verify::{self, Options, Plan, Run, Selection},
 };
-use anyhow::{Context, bail};
+use anyhow::bail;
 use std::{
-    io::Write,
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -56,25 +56,29 @@ pub(crate) struct Reports {
 }
 
 impl Reports {
+    fn files(&self) -> [(&'static str, Option<&Path>); 3] {
+        [("--html", self.html.as_deref()), ("--junit", self.junit.as_deref()), ("--json", self.json.as_deref())]
+    }
+
     /// Finds out before a long run whether its reports can be written.
     pub(crate) fn probe(&self) -> anyhow::Result<()> {
-        self.html.iter().chain(&self.json).chain(&self.junit).try_for_each(|path| probe(path))
+        out::probe(self.files())
     }
 
     /// Writes them, and the summary to standard output unless a report goes there.
     pub(crate) fn write(&self, plans: &[Plan], run: &Run) -> anyhow::Result<()> {
         if let Some(path) = &self.json {
-            write(path, &format!("{:#}\n", verify::json(run)))?;
+            out::save(path, &format!("{:#}\n", verify::json(run)))?;
         }
         if let Some(path) = &self.junit {
-            write(path, &verify::junit(run))?;
+            out::save(path, &verify::junit(run))?;
         }
         if let Some(path) = &self.html {
-            write(path, &verify::html(plans, run)?)?;
+            out::save(path, &verify::html(plans, run)?)?;
         }
-        let taken = self.html.iter().chain(&self.json).chain(&self.junit).any(|path| path == Path::new("-"));
+        let taken = self.files().iter().any(|(_, path)| path.is_some_and(out::is_stdout));
         if !taken {
-            print!("{}", verify::summary(run));
+            out!("{}", verify::summary(run));
         }
         Ok(())
     }
@@ -92,23 +96,6 @@ fn shard(text: &str) -> Result<(usize, usize), String> {
 /// Cores of this machine, as many as this process may use.
 pub(crate) fn cores() -> usize {
     std::thread::available_parallelism().map_or(1, usize::from)
-}
-
-/// Finds out before a long run whether its report can be written.
-fn probe(path: &Path) -> anyhow::Result<()> {
-    if path == Path::new("-") {
-        return Ok(());
-    }
-    let file = std::fs::OpenOptions::new().create(true).append(true).open(path);
-    file.map(drop).with_context(|| format!("cannot write {}", path.display()))
-}
-
-/// Writes a report.
-pub(crate) fn write(path: &Path, text: &str) -> anyhow::Result<()> {
-    if path == Path::new("-") {
-        return std::io::stdout().write_all(text.as_bytes()).context("writing to standard output");
-    }
-    std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// Runs the command.
@@ -136,11 +123,11 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.list {
         let plans: Vec<_> =
             plans.into_iter().filter(|p| selection.block.as_deref().is_none_or(|b| b == p.block)).collect();
-        print!("{}", verify::listing(&plans));
+        out!("{}", verify::listing(&plans));
         return Ok(ExitCode::SUCCESS);
     }
     args.reports.probe()?;
-    args.results.iter().try_for_each(|path| probe(path))?;
+    args.results.iter().try_for_each(|path| out::probe_file("--results", path))?;
     let threads = args.threads.map_or_else(cores, usize::from);
     let options = Options {
         selection: args.selection.clone(),
@@ -151,7 +138,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     };
     let results = verify::execute(&plans, &tests, &options, &Meter::new("verify", "cases"));
     if let Some(path) = &args.results {
-        write(path, &serde_json::to_string(&results)?)?;
+        out::save(path, &serde_json::to_string(&results)?)?;
     }
     let result = verify::assemble(&plans, &tests, &results);
     if let Some(dir) = &args.vectors {

@@ -32,7 +32,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let chosen = select(&args.names)?;
     if args.list {
         for showcase in chosen {
-            println!("{:<10} {}", showcase.name, showcase.about);
+            outln!("{:<10} {}", showcase.name, showcase.about);
         }
         return Ok(ExitCode::SUCCESS);
     }
@@ -41,7 +41,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let file = args.out.join(showcase.name).with_extension(if args.fst { "fst" } else { "vcd" });
         let shot = showcase.write(&file)?;
         let (s, file) = (shot.summary, file.display());
-        println!("{file}: {} cycles, {} variables, {} bytes: {}", s.cycles, s.variables, s.bytes, showcase.about);
+        outln!("{file}: {} cycles, {} variables, {} bytes: {}", s.cycles, s.variables, s.bytes, showcase.about);
         if args.views {
             let view = args.out.join(showcase.name).with_extension("gtkw");
             std::fs::write(&view, shot.view).with_context(|| format!("cannot write {}", view.display()))?;

@@ -61,7 +61,7 @@ struct Dump {
 
 impl Dump {
     fn open(path: &Path) -> Result<Self, CosimError> {
-        let error = |source| CosimError::File { path: path.into(), source };
+        let error = |reason| CosimError::File { path: path.into(), reason };
         let mut parser = vcd::Parser::new(BufReader::new(File::open(path).map_err(error)?));
         let header = parser.parse_header().map_err(error)?;
         let mut this =
@@ -101,7 +101,7 @@ impl Dump {
             return Ok(true);
         }
         for command in self.parser.by_ref() {
-            let (code, wire) = match command.map_err(|source| CosimError::File { path: path.into(), source })? {
+            let (code, wire) = match command.map_err(|reason| CosimError::File { path: path.into(), reason })? {
                 vcd::Command::Timestamp(time) => {
                     self.next = time;
                     if time >= end {

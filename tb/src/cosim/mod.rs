@@ -40,12 +40,12 @@ pub enum CosimError {
         output: String,
     },
     /// A file cannot be read or written.
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {reason}", path.display())]
     File {
         /// Which.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A register of the engine has no twin in the dump.
     #[error("register `{path}` has no twin `{twin}` in the dump")]

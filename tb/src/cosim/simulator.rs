@@ -39,9 +39,9 @@ pub const MODULES: [&str; 12] = [
 const TAIL: usize = 12;
 
 fn run(tool: &'static str, command: &mut Command) -> Result<(), CosimError> {
-    let output = command.output().map_err(|source| match source.kind() {
+    let output = command.output().map_err(|reason| match reason.kind() {
         ErrorKind::NotFound => CosimError::Missing { tool },
-        _ => CosimError::File { path: tool.into(), source },
+        _ => CosimError::File { path: tool.into(), reason },
     })?;
     if output.status.success() {
         return Ok(());
@@ -60,7 +60,7 @@ impl Simulator {
     pub fn build(self, sources: &Path, folder: &Path, shape: &Stimulus) -> Result<Build, CosimError> {
         let Config { rows, cols, depth, datapath, .. } = shape.config;
         let float = u8::from(datapath.is_float());
-        std::fs::create_dir_all(folder).map_err(|source| CosimError::File { path: folder.into(), source })?;
+        std::fs::create_dir_all(folder).map_err(|reason| CosimError::File { path: folder.into(), reason })?;
         let files = MODULES.iter().chain(&["cosim_tb.sv"]).map(|f| sources.join(f));
         let program = match self {
             Self::Verilator => {
@@ -105,7 +105,7 @@ impl Build {
             // A path of its own name is no path: the shell's rule holds for programs, too.
             Simulator::Verilator => Command::new(
                 std::path::absolute(&self.program)
-                    .map_err(|source| CosimError::File { path: self.program.clone(), source })?,
+                    .map_err(|reason| CosimError::File { path: self.program.clone(), reason })?,
             ),
             Simulator::Icarus => {
                 let mut command = Command::new("vvp");

@@ -66,13 +66,22 @@ pub fn mode(name: &str, head_dim: usize) -> anyhow::Result<Mode> {
         (_, _, Some(qp), _) => {
             Mode::Entropy { qp: u8::try_from(qp).ok().filter(|&qp| qp <= 63).context("QP is 0..=63")? }
         }
-        (_, _, _, Some(bytes)) => Mode::Slot { bytes },
+        (_, _, _, Some(bytes)) => {
+            let narrowest = nkz::column_blocks(head_dim)?.min().unwrap_or(nkz::CHANNELS);
+            let most = LEAST_SLOT.max(nkz::Header::BYTES + 2 * TOKENS * narrowest);
+            if !(LEAST_SLOT..=most).contains(&bytes) || bytes % 8 != 0 {
+                bail!("no mode `{name}`: a slot of these heads has {LEAST_SLOT} to {most} bytes, a multiple of 8")
+            }
+            Mode::Slot { bytes }
+        }
         _ => bail!(
-            "no mode `{name}`: raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qp0..qp63, slot40.. (bytes)"
+            "no mode `{name}`: raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qp0..qp63, slot40.. (bytes, a multiple of 8)"
         ),
     })
 }
 
+/// Bytes of the least slot that the codec takes.
+const LEAST_SLOT: usize = 40;
 /// QP of the preset that keeps the KL below 0.0003.
 const NEAR_LOSSLESS: u8 = 0;
 /// QP of the preset that keeps the KL below 0.004.

@@ -27,26 +27,50 @@ const SINKS: usize = nkz::SINKS;
 /// QPs at which the spread of a channel is fitted: those of the presets.
 const FITTED_AT: [u8; 3] = [0, 16, 27];
 
-/// Measures `llm` on `text`, cut in windows of `window` tokens, and fits the tables of every channel.
+/// A part of a calibration, as its progress names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// Passes that measure sensitivities.
+    Measure,
+    /// Windows whose cache is kept.
+    Keep,
+    /// Layers whose tables are fitted.
+    Fit,
+}
+
+/// Measures `llm` on `text`, cut in windows of `window` tokens, and fits the tables of every channel. `progress` is told how much of a
+/// phase is done, and of how much.
 ///
 /// # Errors
 /// A text shorter than a window, and golden's.
-pub fn calibrate(llm: &Llm, text: &str, window: usize, most: usize, source: Source) -> anyhow::Result<Calibration> {
+pub fn calibrate(
+    llm: &Llm,
+    text: &str,
+    window: usize,
+    most: usize,
+    source: Source,
+    progress: &dyn Fn(Phase, usize, usize),
+) -> anyhow::Result<Calibration> {
+    if window == 0 {
+        bail!("a window of no tokens says nothing about the model");
+    }
     let ids = llm.tokenizer.encode_plain(text)?;
     let windows: Vec<&[u32]> = ids.chunks_exact(window).take(most).collect();
     if windows.is_empty() {
         bail!("the text has {} tokens, calibration needs a window of {window} at least", ids.len());
     }
+    let mut measure = |done, of| progress(Phase::Measure, done, of);
     let measured = match source {
-        Source::Reverse => sensitivity(&llm.model, &windows, SINKS, 1)?,
-        Source::Estimate => estimate(&llm.model, &windows, SINKS, 1)?,
+        Source::Reverse => sensitivity(&llm.model, &windows, SINKS, 1, &mut measure)?,
+        Source::Estimate => estimate(&llm.model, &windows, SINKS, 1, &mut measure)?,
     };
     let shape = KvShape::from(llm.model.config());
-    let mut caches = Vec::new();
+    let (mut caches, count) = (Vec::new(), windows.len());
     for ids in windows {
         let mut cache = PlainCache::new(shape, Storage::Bf16);
         llm.model.forward(ids, &mut cache, &mut (), Logits::Skip)?;
         caches.push(cache);
+        progress(Phase::Keep, caches.len(), count);
     }
     let mut lines = Vec::new();
     for layer in 0..shape.layers {
@@ -56,6 +80,7 @@ pub fn calibrate(llm: &Llm, text: &str, window: usize, most: usize, source: Sour
                 lines.extend(fit_stream(&measured, &caches, stream).with_context(|| format!("{stream:?}"))?);
             }
         }
+        progress(Phase::Fit, layer + 1, shape.layers);
     }
     Ok(Calibration { shape, lines })
 }

@@ -12,26 +12,21 @@ pub use adapter::NkzCache;
 pub use calibration::Calibration;
 pub use dump::Dump;
 pub use eval::{Row, Setting, Text, evaluate, mode, presets};
-pub use fit::{Source, calibrate};
+pub use fit::{Phase, Source, calibrate};
 pub use report::{equal_divergence, svg, table};
 pub use stored::{Stored, Tile};
 
+use crate::run::located;
 use golden::Llm;
-use std::path::Path;
 
 /// A model by its name: `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
 ///
 /// # Errors
-/// Those of golden's loaders.
+/// Those of golden's loaders and of [`located`].
 pub fn model(name: &str) -> anyhow::Result<Llm> {
-    let path = Path::new(name);
-    Ok(if name == "kjv-1m" {
-        golden::builtin()?
-    } else if name == "smollm2" {
-        Llm::open_gguf(&crate::run::smollm2()?)?
-    } else if path.extension().is_some_and(|e| e == "gguf") {
-        Llm::open_gguf(path)?
-    } else {
-        Llm::open(path)?
-    })
+    if name == "kjv-1m" {
+        return Ok(golden::builtin()?);
+    }
+    let path = located(name)?;
+    Ok(if path.extension().is_some_and(|e| e == "gguf") { Llm::open_gguf(&path)? } else { Llm::open(&path)? })
 }

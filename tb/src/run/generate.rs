@@ -3,6 +3,7 @@
 use golden::Tokenizer;
 use host::{Logits, Sampler, Sampling, Session};
 use npu::Counters;
+use serde::Serialize;
 
 /// What to generate.
 #[derive(Clone, Debug)]
@@ -17,11 +18,25 @@ pub struct Generation {
     pub sampling: Sampling,
 }
 
+/// Why a text ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum End {
+    /// It has the tokens asked for.
+    Tokens,
+    /// The model ended it.
+    Model,
+    /// The context window is full.
+    Window,
+}
+
 /// What came of it. Cycles count from the arrival of all prompts.
 #[derive(Clone, Debug)]
 pub struct Generated {
     /// Token ids of each sequence, an end token left out.
     pub ids: Vec<Vec<u32>>,
+    /// Why each sequence ended.
+    pub ends: Vec<End>,
     /// Cycle in which each token of each sequence was there, an end token included.
     pub times: Vec<Vec<u64>>,
     /// Counters of the prompts' passes.
@@ -59,7 +74,7 @@ pub fn generate(
 ) -> anyhow::Result<Generated> {
     let count = job.prompts.len();
     let (mut ids, mut times) = (vec![Vec::new(); count], vec![Vec::new(); count]);
-    let mut texts = vec![String::new(); count];
+    let (mut texts, mut ends) = (vec![String::new(); count], vec![End::Tokens; count]);
     let mut running: Vec<(usize, u32)> = Vec::new();
     let seeds = (0..count).map(|i| Sampling { seed: job.sampling.seed.wrapping_add(i as u64), ..job.sampling });
     let mut samplers = seeds.map(Sampler::new).collect::<Result<Vec<_>, _>>()?;
@@ -70,6 +85,7 @@ pub fn generate(
         let id = samplers[sequence].next(logits);
         times[sequence].push(now);
         if job.ends.contains(&id) {
+            ends[sequence] = End::Model;
             return Ok(None);
         }
         ids[sequence].push(id);
@@ -80,8 +96,10 @@ pub fn generate(
             show(sequence, new);
             texts[sequence].push_str(new);
         }
-        let full = ids[sequence].len() >= job.tokens || session.held(sequence) >= session.context();
-        Ok((!full).then_some(id))
+        let done = ids[sequence].len() >= job.tokens;
+        let full = session.held(sequence) >= session.context();
+        ends[sequence] = if done || !full { End::Tokens } else { End::Window };
+        Ok((!done && !full).then_some(id))
     };
     for (sequence, prompt) in job.prompts.iter().enumerate() {
         if job.tokens == 0 {
@@ -106,5 +124,5 @@ pub fn generate(
         running = next;
     }
     let (prefill, decode) = (prefilled.since(&before), session.counters().since(&prefilled));
-    Ok(Generated { ids, times, prefill, decode })
+    Ok(Generated { ids, ends, times, prefill, decode })
 }

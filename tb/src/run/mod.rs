@@ -2,12 +2,14 @@
 
 mod compare;
 mod generate;
+mod listing;
 mod report;
 mod rerun;
 mod timeline;
 
 pub use compare::{Comparison, compare, judge};
-pub use generate::{Generated, Generation, generate};
+pub use generate::{End, Generated, Generation, generate};
+pub use listing::{Names, line, listing};
 pub use report::{Report, Setup};
 pub use rerun::{At, Rerun, rerun};
 pub use timeline::timeline;
@@ -29,13 +31,52 @@ const SMOLLM2: &str = "models/SmolLM2-135M-Instruct.Q4_1.gguf";
 /// A model by its name: `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
 ///
 /// # Errors
-/// Those of golden's loaders; `smollm2` that was not fetched.
+/// Those of golden's loaders and of [`located`].
 pub fn source(name: &str) -> anyhow::Result<Source> {
     Ok(match name {
         "kjv-1m" => Source::builtin()?,
-        "smollm2" => Source::load(&smollm2()?)?,
-        path => Source::load(Path::new(path))?,
+        other => Source::load(&located(other)?)?,
     })
+}
+
+/// Where the files of a model that is not part of the program lie.
+///
+/// # Errors
+/// `smollm2` that was not fetched, a name that is no file or folder.
+pub fn located(name: &str) -> anyhow::Result<PathBuf> {
+    match Path::new(name) {
+        _ if name == "smollm2" => smollm2(),
+        path if path.exists() => Ok(path.into()),
+        _ => {
+            bail!("no model `{name}`: there are kjv-1m, smollm2, and GGUF files or Hugging Face folders by their path")
+        }
+    }
+}
+
+/// A text. Bytes that are no UTF-8 are replaced, which is said on standard error: tokens and figures are those of what was read.
+///
+/// # Errors
+/// A file that cannot be read.
+pub fn read_text(path: &Path) -> anyhow::Result<String> {
+    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
+        let at = error.utf8_error().valid_up_to();
+        eprintln!("magpie: {}: not UTF-8 at byte {at}; such bytes are replaced", path.display());
+        String::from_utf8_lossy(error.as_bytes()).into_owned()
+    }))
+}
+
+/// The context window that `--context` asks for, at most the model's; left out, the model's.
+///
+/// # Errors
+/// One that the model does not have.
+pub fn window(context: Option<usize>, source: &Source) -> anyhow::Result<usize> {
+    let most = source.config().context;
+    match context {
+        None => Ok(most),
+        Some(tokens) if (1..=most).contains(&tokens) => Ok(tokens),
+        Some(tokens) => bail!("--context {tokens}: the window of {} is 1 to {most} tokens", source.llm().name),
+    }
 }
 
 /// Where SmolLM2 lies: under the present folder, or under one that the program was built in.

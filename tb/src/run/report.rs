@@ -1,6 +1,7 @@
 //! The figures of a run, as a table and as JSON.
 
-use super::{Comparison, Generated};
+use super::{Comparison, End, Generated};
+use crate::verify::grouped;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use npu::isa::Engine;
 use npu::{ByKind, Config, Counters, utilisation};
@@ -28,8 +29,11 @@ struct EngineFigures {
     commands: u64,
     busy: u64,
     conflicts: u64,
-    waits_tokens: u64,
-    waits_banks: u64,
+    /// Its next command waited for commands of other engines.
+    waits_for_engines: u64,
+    /// Its next command waited for a bank of the scratchpad.
+    waits_for_banks: u64,
+    /// It had no command.
     idle: u64,
 }
 
@@ -55,6 +59,7 @@ pub struct Report {
     clock_mhz: f64,
     prompt_tokens: Vec<usize>,
     new_tokens: Vec<usize>,
+    ended_by: Vec<End>,
     texts: Vec<String>,
     /// Arrival to first token, by sequence.
     ttft_cycles: Vec<u64>,
@@ -85,8 +90,8 @@ fn phase(config: &Config, c: &Counters) -> Phase {
             commands: e.commands,
             busy: e.busy,
             conflicts: e.conflicts,
-            waits_tokens: e.waits_tokens,
-            waits_banks: e.waits_banks,
+            waits_for_engines: e.waits_tokens,
+            waits_for_banks: e.waits_banks,
             idle: e.idle,
         }
     });
@@ -121,6 +126,7 @@ impl Report {
             clock_mhz: config.clock_mhz,
             prompt_tokens: prompts.iter().map(Vec::len).collect(),
             new_tokens: made.ids.iter().map(Vec::len).collect(),
+            ended_by: made.ends.clone(),
             texts,
             ttft_seconds: ttft_cycles.iter().map(|&c| seconds(c as f64)).collect(),
             ttft_cycles,
@@ -150,26 +156,36 @@ impl Report {
         serde_json::to_string_pretty(self)
     }
 
-    /// As tables.
+    /// As tables: of the prompts, if there were any, and of the texts compared.
     pub fn tables(&self) -> String {
-        let mut out = format!("{}\n", self.times());
-        out += &format!("\n{}\n", self.phases());
-        if !self.evaluated.is_empty() {
-            out += &format!("\n{}\n", self.comparisons());
+        let mut tables = vec![self.times()];
+        if !self.prompt_tokens.is_empty() {
+            tables.extend([self.phases(), self.engines()]);
         }
-        out
+        if !self.evaluated.is_empty() {
+            tables.push(self.comparisons());
+        }
+        tables.iter().map(|table| format!("{table}\n")).collect::<Vec<_>>().join("\n")
     }
 
     fn times(&self) -> Table {
         let s = &self.setup;
         let mut table = new_table(["what", "figure"]);
+        table.add_row([
+            "model, format, cache, NPU".to_string(),
+            format!("{}, {}, {}, {}", s.model, s.format, s.kv, s.config),
+        ]);
+        if self.prompt_tokens.is_empty() {
+            return table;
+        }
         let mut row = |what: &str, figure: String| {
             table.add_row([what.to_string(), figure]);
         };
-        row("model, format, cache, NPU", format!("{}, {}, {}, {}", s.model, s.format, s.kv, s.config));
         let sum = |v: &[usize]| v.iter().sum::<usize>();
         row("prompt tokens, new tokens", format!("{}, {}", sum(&self.prompt_tokens), sum(&self.new_tokens)));
-        let clock = |cycles: f64| format!("{} ({:.0} cycles)", time(cycles / self.clock_mhz / 1e6), cycles);
+        let clock = |cycles: f64| {
+            format!("{} ({} cycles)", time(cycles / self.clock_mhz / 1e6), grouped(cycles.round() as u64))
+        };
         match self.ttft_cycles[..] {
             [one] => row("time to first token", clock(one as f64)),
             [] => row("time to first token", "undefined: no token".into()),
@@ -210,23 +226,26 @@ impl Report {
             let [prefill, decode] = both.map(figure);
             table.add_row([what, prefill, decode]);
         };
-        row("cycles".into(), &|p| p.cycles.to_string());
-        let share = |part: u64, p: &Phase| match p.cycles {
-            0 => "-".into(),
-            all => format!("{:.1} %", 100.0 * part as f64 / all as f64),
-        };
-        for (i, engine) in Engine::ALL.iter().enumerate() {
-            let name = engine.name();
-            row(format!("{name}: busy"), &|p| share(p.engines[i].busy, p));
-            row(format!("{name}: waits for tokens, banks"), &|p| {
-                format!("{}, {}", share(p.engines[i].waits_tokens, p), share(p.engines[i].waits_banks, p))
-            });
-        }
+        row("cycles".into(), &|p| grouped(p.cycles));
         row("array waits for the weight port".into(), &|p| share(p.port_stalls, p));
         row("PE utilisation".into(), &|p| format!("{:.1} %", 100.0 * p.pe_utilisation));
         let kinds = |b: &ByKind| format!("{}, {}, {}", bytes(b.weights), bytes(b.kv), bytes(b.activations));
         row("DRAM read: weights, KV, activations".into(), &|p| kinds(&p.dram_read));
         row("DRAM written: the same".into(), &|p| kinds(&p.dram_written));
+        table
+    }
+
+    /// Each engine's cycles, which add up to the phase's.
+    fn engines(&self) -> Table {
+        let mut table = new_table(["engine", "", "busy", "waits for other engines", "waits for banks", "idle"]);
+        for i in 0..Engine::ALL.len() {
+            for (name, phase) in [("prefill", &self.prefill), ("decode", &self.decode)] {
+                let e = &phase.engines[i];
+                let parts = [e.busy, e.waits_for_engines, e.waits_for_banks, e.idle];
+                let shares = parts.map(|cycles| share(cycles, phase));
+                table.add_row([e.name.to_string(), name.to_string()].into_iter().chain(shares));
+            }
+        }
         table
     }
 
@@ -244,6 +263,14 @@ impl Report {
             ]);
         }
         table
+    }
+}
+
+/// Cycles over those of a phase.
+fn share(cycles: u64, phase: &Phase) -> String {
+    match phase.cycles {
+        0 => "-".into(),
+        all => format!("{:.1} %", 100.0 * cycles as f64 / all as f64),
     }
 }
 

@@ -5,10 +5,11 @@ use anyhow::{Context, bail, ensure};
 use host::Session;
 use npu::isa::{Command, Engine};
 use npu::{Caught, clocked};
+use std::fmt;
 use std::path::Path;
 use std::str::FromStr;
 
-/// Which command: `layer.step.place`, the place from 0 among the layer's commands of this step; left out, the first.
+/// Which command: `layer.step.place`, as [`super::Names`] gives it; without a place, the first.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct At {
     tag: u32,
@@ -29,6 +30,13 @@ impl FromStr for At {
     }
 }
 
+impl fmt::Display for At {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (layer, step) = host::tag_name(self.tag);
+        write!(f, "{layer}.{step}.{}", self.place)
+    }
+}
+
 impl At {
     /// Has the session keep the command.
     pub fn watch(&self, session: &mut Session) {
@@ -39,10 +47,14 @@ impl At {
 /// What a command did on the cycle engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Rerun {
+    /// Its place in its program.
+    pub number: usize,
     /// The command.
     pub command: Command,
     /// Cycles on its engine.
     pub cycles: u64,
+    /// Bytes of the waveform.
+    pub bytes: u64,
 }
 
 /// Runs the command that the session kept on the cycle engine, from the scratchpad that it found, with a waveform of its engine;
@@ -51,12 +63,8 @@ pub struct Rerun {
 /// # Errors
 /// No command was kept, the waveform cannot be written, or the engines differ.
 pub fn rerun(session: &Session, at: &At, wave: &Path) -> anyhow::Result<Rerun> {
-    let Some(Caught { command, before, after }) = session.caught() else {
-        let (layer, step) = host::tag_name(at.tag);
-        bail!(
-            "layer {layer} ran no command {} of `{step}` on the array or the vector unit: `--listing -` shows what there is",
-            at.place
-        );
+    let Some(Caught { number, command, before, after }) = session.caught() else {
+        bail!("--at {at}: the array and the vector unit ran no such command; `--listing -` names those there are");
     };
     let program = [Command { wait: 0, signal: 0, ..*command }];
     let (config, setup) = (session.config(), session.kv_setup());
@@ -82,7 +90,7 @@ pub fn rerun(session: &Session, at: &At, wave: &Path) -> anyhow::Result<Rerun> {
             break;
         }
     }
-    trace.finish()?;
+    let bytes = trace.finish()?.bytes;
     ensure!(npu.memory().scratch == *after, "the cycle engine gives other bits than the run");
     ensure!(
         run.spans == expected.spans,
@@ -91,5 +99,5 @@ pub fn rerun(session: &Session, at: &At, wave: &Path) -> anyhow::Result<Rerun> {
         expected.spans
     );
     let cycles = run.spans.iter().map(|span| span.end - span.start).sum();
-    Ok(Rerun { command: program[0], cycles })
+    Ok(Rerun { number: *number, command: *command, cycles, bytes })
 }

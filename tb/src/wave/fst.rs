@@ -59,7 +59,7 @@ impl Fst {
     /// # Errors
     /// [`WaveError::Create`], [`WaveError::Write`].
     pub fn create(path: &Path) -> Result<Self, WaveError> {
-        let file = File::create(path).map_err(|source| WaveError::Create { path: path.into(), source })?;
+        let file = File::create(path).map_err(|reason| WaveError::Create { path: path.into(), reason })?;
         let written = Arc::new(AtomicU64::new(0));
         let info = FstInfo {
             start_time: 0,
@@ -86,11 +86,11 @@ impl Fst {
 }
 
 fn write_error(path: &Path, error: FstWriteError) -> WaveError {
-    let source = match error {
-        FstWriteError::Io(source) => source,
+    let reason = match error {
+        FstWriteError::Io(reason) => reason,
         other => std::io::Error::other(other),
     };
-    WaveError::Write { path: path.into(), source }
+    WaveError::Write { path: path.into(), reason }
 }
 
 impl Backend for Fst {

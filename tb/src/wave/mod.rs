@@ -96,20 +96,20 @@ pub struct Summary {
 #[derive(Debug, thiserror::Error)]
 pub enum WaveError {
     /// The file cannot be made.
-    #[error("cannot create the waveform {}: {source}", path.display())]
+    #[error("cannot create the waveform {}: {reason}", path.display())]
     Create {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// A write failed: a full disk, most often.
-    #[error("cannot write the waveform {}: {source}; trace less (scopes, window, max_bytes) or elsewhere", path.display())]
+    #[error("cannot write the waveform {}: {reason}; trace less (scopes, window, max_bytes) or elsewhere", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        reason: std::io::Error,
     },
     /// The name's ending says neither VCD nor FST.
     #[error("{}: the name of a waveform ends in .vcd or .fst", .0.display())]

@@ -119,12 +119,23 @@ impl Trace {
     /// [`WaveError::Create`], [`WaveError::UnknownFormat`], [`WaveError::BadGlob`].
     pub fn create(path: impl AsRef<Path>, top: &str, options: &TraceOptions) -> Result<Self, WaveError> {
         let path = path.as_ref();
-        let backend: Box<dyn Backend + Send> = match path.extension().and_then(|e| e.to_str()) {
-            Some("vcd") => Box::new(Vcd::create(path)?),
-            Some("fst") => Box::new(Fst::create(path)?),
-            _ => return Err(WaveError::UnknownFormat(path.into())),
+        Self::check_name(path)?;
+        let backend: Box<dyn Backend + Send> = match path.extension() {
+            Some(ending) if ending == "fst" => Box::new(Fst::create(path)?),
+            _ => Box::new(Vcd::create(path)?),
         };
         Self::with_backend(backend, top, options)
+    }
+
+    /// Whether a name tells a format.
+    ///
+    /// # Errors
+    /// [`WaveError::UnknownFormat`].
+    pub fn check_name(path: &Path) -> Result<(), WaveError> {
+        match path.extension().and_then(|e| e.to_str()) {
+            Some("vcd" | "fst") => Ok(()),
+            _ => Err(WaveError::UnknownFormat(path.into())),
+        }
     }
 }
 

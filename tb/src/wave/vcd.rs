@@ -39,7 +39,7 @@ impl Vcd<File> {
     /// # Errors
     /// [`WaveError::Create`].
     pub fn create(path: &Path) -> Result<Self, WaveError> {
-        let file = File::create(path).map_err(|source| WaveError::Create { path: path.into(), source })?;
+        let file = File::create(path).map_err(|reason| WaveError::Create { path: path.into(), reason })?;
         Ok(Self { path: path.into(), ..Self::new(file) })
     }
 }
@@ -63,8 +63,8 @@ impl<W: Write> Vcd<W> {
         std::mem::take(writer.writer().sink())
     }
 
-    fn error(&self, source: std::io::Error) -> WaveError {
-        WaveError::Write { path: self.path.clone(), source }
+    fn error(&self, reason: std::io::Error) -> WaveError {
+        WaveError::Write { path: self.path.clone(), reason }
     }
 }
 
@@ -172,13 +172,13 @@ impl<W: Write> Backend for Vcd<W> {
 
     fn check(&mut self) -> Result<(), WaveError> {
         match self.writer.writer().take_error() {
-            Some(source) => Err(self.error(source)),
+            Some(reason) => Err(self.error(reason)),
             None => Ok(()),
         }
     }
 
     fn finish(&mut self, end: u64) -> Result<(), WaveError> {
         self.time(end);
-        self.writer.flush().map_err(|source| self.error(source))
+        self.writer.flush().map_err(|reason| self.error(reason))
     }
 }

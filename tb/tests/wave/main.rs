@@ -325,7 +325,7 @@ fn a_full_disk_is_an_error_not_a_short_file() {
         std::os::unix::fs::symlink("/dev/full", &link.0).unwrap();
         let error = sample_fifo(link.0.to_str().unwrap(), &TraceOptions::default()).unwrap_err();
         assert!(
-            matches!(&error, WaveError::Write { source, .. } if source.kind() == std::io::ErrorKind::StorageFull),
+            matches!(&error, WaveError::Write { reason, .. } if reason.kind() == std::io::ErrorKind::StorageFull),
             "{error}"
         );
     }

@@ -27,8 +27,13 @@ fn counters(mask: u32) -> String {
     bits.join(",")
 }
 
-/// One line a command: its number, engine, what it waits for and signals, name and fields.
+/// One line a command: its number, then as [`instruction`].
 pub fn listing(number: usize, command: &Command) -> String {
+    format!("{number:>7}  {}", instruction(command))
+}
+
+/// A command: its engine, what it waits for and signals, name and fields.
+pub fn instruction(command: &Command) -> String {
     let mut fields = Lister(String::new());
     let same = command.fields(&mut fields);
     debug_assert_eq!(same, Ok(*command));
@@ -45,5 +50,5 @@ pub fn listing(number: usize, command: &Command) -> String {
         (true, false) => format!("[-> {signal}]"),
         (false, false) => format!("[{wait} -> {signal}]"),
     };
-    format!("{number:>7}  {:<6} {tokens:<12} {name}{}", command.op.engine().name(), fields.0)
+    format!("{:<6} {tokens:<12} {name}{}", command.op.engine().name(), fields.0)
 }

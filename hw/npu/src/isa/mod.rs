@@ -5,7 +5,7 @@ mod listing;
 mod wire;
 
 pub use fields::{Fields, IsaError};
-pub use listing::listing;
+pub use listing::{instruction, listing};
 pub use wire::COMMAND_BYTES;
 
 use numeric::FloatFormat;

@@ -2,7 +2,11 @@
 
 mod stream;
 
+use crate::cmd::meter::Meter;
 use crate::kv::{self, Calibration, Setting, Source, Text};
+use crate::out;
+use crate::run::read_text;
+use crate::verify::Progress;
 use anyhow::{Context, bail};
 use clap::{Args as ClapArgs, Subcommand};
 use golden::kv::{KvShape, peers};
@@ -21,7 +25,7 @@ pub struct Args {
 enum Command {
     /// Measure a model and write the codec's static tables.
     Calibrate {
-        /// `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
+        /// `kjv-1m`, `smollm2` (after `make smollm2`), a GGUF file, or a Hugging Face folder.
         model: String,
         /// A text of the kind that the model will read.
         text: PathBuf,
@@ -52,7 +56,7 @@ enum Command {
 
 #[derive(ClapArgs)]
 struct Eval {
-    /// `kjv-1m`, `smollm2`, a GGUF file, or a Hugging Face folder.
+    /// `kjv-1m`, `smollm2` (after `make smollm2`), a GGUF file, or a Hugging Face folder.
     model: String,
     /// Texts that calibration never saw; each is cut at TOKENS.
     #[arg(required = true)]
@@ -81,7 +85,7 @@ struct Eval {
     /// Threads.
     #[arg(long, default_value_t = std::thread::available_parallelism().map_or(1, usize::from))]
     threads: usize,
-    /// Where to put the plot.
+    /// Where to put the plot; `-`: to standard output, with nothing else there.
     #[arg(long)]
     svg: Option<PathBuf>,
 }
@@ -94,14 +98,13 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     match &args.command {
         Command::Calibrate { model, text, output, window, windows, from } => {
             let llm = kv::model(model)?;
-            let calibration = kv::calibrate(&llm, &read(text)?, *window, *windows, *from)?;
+            out::probe_file("--output", output)?;
+            let meters =
+                ["passes that measure", "windows kept", "layers fitted"].map(|of| Meter::new("kv calibrate", of));
+            let tick = |phase: kv::Phase, done, of| meters[phase as usize].tick(done, of, "");
+            let calibration = kv::calibrate(&llm, &read_text(text)?, *window, *windows, *from, &tick)?;
             std::fs::write(output, calibration.to_bytes()).with_context(|| output.display().to_string())?;
-            println!(
-                "{}: {} channels, {} bits of tables",
-                output.display(),
-                calibration.lines.len(),
-                calibration.bits()
-            );
+            outln!("{}: {} channels, {} bits of tables", output.display(), calibration.lines.len(), calibration.bits());
         }
         Command::Dump(args) => stream::dump(args)?,
         Command::Encode(args) => stream::encode(args)?,
@@ -112,11 +115,6 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn read(path: &Path) -> anyhow::Result<String> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
-    Ok(String::from_utf8_lossy(&bytes).into_owned())
-}
-
 /// A calibration by its name: of a model that brings its own, or a file.
 fn calibration(path: &Path, shape: KvShape) -> anyhow::Result<Calibration> {
     let shipped = path.to_str().and_then(|name| Calibration::shipped(name, shape));
@@ -124,6 +122,7 @@ fn calibration(path: &Path, shape: KvShape) -> anyhow::Result<Calibration> {
 }
 
 fn evaluate(eval: &Eval) -> anyhow::Result<()> {
+    out::probe([("--svg", eval.svg.as_deref())])?;
     let llm = kv::model(&eval.model)?;
     let shape = KvShape::from(llm.model.config());
     let own = Calibration::shipped(&eval.model, shape).map(|_| Path::new(&eval.model));
@@ -133,7 +132,7 @@ fn evaluate(eval: &Eval) -> anyhow::Result<()> {
     }
     let mut texts = Vec::new();
     for path in &eval.texts {
-        let text: String = read(path)?.chars().skip(eval.offset).collect();
+        let text: String = read_text(path)?.chars().skip(eval.offset).collect();
         let ids: Vec<u32> = llm.tokenizer.encode(&text)?.into_iter().take(eval.tokens).collect();
         if ids.len() < eval.tokens {
             bail!("{} has {} tokens, {} are asked for", path.display(), ids.len(), eval.tokens);
@@ -151,13 +150,15 @@ fn evaluate(eval: &Eval) -> anyhow::Result<()> {
         settings.extend(peers::NAMES.map(Setting::Peer));
     }
     let rows = kv::evaluate(&llm, calibration.as_ref(), &settings, &texts, eval.skip, eval.threads)?;
-    println!("{}", kv::table(&rows, &texts));
-    let equal = kv::equal_divergence(&rows);
-    if !equal.is_empty() {
-        println!("\nEach peer beside the entropy-coded mode at the peer's own divergence:\n\n{equal}");
+    if !eval.svg.as_deref().is_some_and(out::is_stdout) {
+        outln!("{}", kv::table(&rows, &texts));
+        let equal = kv::equal_divergence(&rows);
+        if !equal.is_empty() {
+            outln!("\nEach peer beside the entropy-coded mode at the peer's own divergence:\n\n{equal}");
+        }
     }
     if let Some(path) = &eval.svg {
-        std::fs::write(path, kv::svg(&rows)).with_context(|| path.display().to_string())?;
+        out::save(path, &kv::svg(&rows))?;
     }
     Ok(())
 }

@@ -1,7 +1,9 @@
 //! `magpie kv dump`, `encode`, `decode` and `inspect`: a cache as a file, plain and compressed.
 
-use super::{calibration, read};
+use super::calibration;
 use crate::kv::{self, Calibration, Dump, Stored};
+use crate::out;
+use crate::run::read_text;
 use anyhow::{Context, bail, ensure};
 use clap::Args as ClapArgs;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
@@ -13,7 +15,7 @@ use std::process::ExitCode;
 
 #[derive(ClapArgs)]
 pub(super) struct DumpArgs {
-    /// `kjv-1m`, a GGUF file, or a Hugging Face folder.
+    /// `kjv-1m`, `smollm2` (after `make smollm2`), a GGUF file, or a Hugging Face folder.
     model: String,
     /// A text.
     text: PathBuf,
@@ -27,15 +29,16 @@ pub(super) struct DumpArgs {
 
 /// Writes the cache that a model fills from a text.
 pub(super) fn dump(args: &DumpArgs) -> anyhow::Result<()> {
+    out::probe_file("--output", &args.output)?;
     let llm = kv::model(&args.model)?;
     let shape = KvShape::from(llm.model.config());
-    let ids: Vec<u32> = llm.tokenizer.encode(&read(&args.text)?)?.into_iter().take(args.tokens).collect();
+    let ids: Vec<u32> = llm.tokenizer.encode(&read_text(&args.text)?)?.into_iter().take(args.tokens).collect();
     ensure!(!ids.is_empty(), "{}: no token in it", args.text.display());
     let mut cache = PlainCache::new(shape, Storage::Bf16);
     llm.model.forward(&ids, &mut cache, &mut (), Logits::Skip)?;
     let dump = Dump::of(&cache, shape);
     dump.save(&args.output)?;
-    println!("{}: K and V, BF16 {}, K before RoPE", args.output.display(), dimensions(shape, dump.tokens));
+    outln!("{}: K and V, BF16 {}, K before RoPE", args.output.display(), dimensions(shape, dump.tokens));
     Ok(())
 }
 
@@ -60,6 +63,7 @@ pub(super) struct EncodeArgs {
 
 /// Compresses a plain dump.
 pub(super) fn encode(args: &EncodeArgs) -> anyhow::Result<()> {
+    out::probe_file("--output", &args.output)?;
     let dump = Dump::open(&args.file)?;
     let calibration = args.calibration.as_deref().map(|path| calibration(path, dump.shape)).transpose()?;
     let d = dump.shape.head_dim;
@@ -81,10 +85,11 @@ pub(super) struct DecodeArgs {
 
 /// Decompresses; a corrupt tile is named, its rows are zero, and the exit code is 1.
 pub(super) fn decode(args: &DecodeArgs) -> anyhow::Result<ExitCode> {
+    out::probe_file("--output", &args.output)?;
     let stored = Stored::open(&args.file)?;
     let (dump, corrupt) = stored.decode();
     dump.save(&args.output)?;
-    println!("{}: K and V, BF16 {}, K before RoPE", args.output.display(), dimensions(dump.shape, dump.tokens));
+    outln!("{}: K and V, BF16 {}, K before RoPE", args.output.display(), dimensions(dump.shape, dump.tokens));
     Ok(complain(&args.file, &corrupt))
 }
 
@@ -110,14 +115,14 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let calibration_error = match Calibration::read(file) {
         Ok(calibration) => {
             let s = calibration.shape;
-            println!(
+            outln!(
                 "{}: a calibration, {} layers × {} heads × {} channels",
                 file.display(),
                 s.layers,
                 s.heads,
                 s.head_dim
             );
-            println!("{} bits of tables", calibration.bits());
+            outln!("{} bits of tables", calibration.bits());
             return Ok(ExitCode::SUCCESS);
         }
         Err(error) => error,
@@ -128,7 +133,7 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     };
     match Dump::open(file) {
         Ok(dump) => {
-            println!("{}: a plain dump, K and V, BF16 {}", file.display(), dimensions(dump.shape, dump.tokens));
+            outln!("{}: a plain dump, K and V, BF16 {}", file.display(), dimensions(dump.shape, dump.tokens));
             Ok(ExitCode::SUCCESS)
         }
         Err(dump_error) if file.exists() => bail!(
@@ -173,7 +178,7 @@ fn inspect_stored(args: &InspectArgs, stored: &Stored) -> ExitCode {
             table.add_row([format!("{format:?}"), k.to_string(), v.to_string(), bytes.to_string()]);
         }
     }
-    println!("{table}");
+    outln!("{table}");
     complain(&args.file, &stored.decode().1)
 }
 
@@ -185,8 +190,8 @@ fn print_sizes(file: &Path, stored: &Stored) {
     let [tiles, lengths, raw] = stored.sizes();
     let plain = 4 * stored.shape.layers * stored.shape.heads * stored.tokens * stored.shape.head_dim;
     let all = tiles + lengths + raw;
-    println!("{}: a compressed cache, {}", file.display(), dimensions(stored.shape, stored.tokens));
-    println!(
+    outln!("{}: a compressed cache, {}", file.display(), dimensions(stored.shape, stored.tokens));
+    outln!(
         "{all} bytes for {plain} of BF16, {:.3} to 1: tiles {tiles}, their lengths {lengths}, raw sinks and last tokens {raw}; \
          static tables {} bytes beside",
         plain as f64 / all.max(1) as f64,

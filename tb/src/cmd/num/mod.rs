@@ -190,9 +190,9 @@ impl Output {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let output = compute(&args.command)?;
     if args.json {
-        println!("{:#}", Value::Array(output.json));
+        outln!("{:#}", Value::Array(output.json));
     } else {
-        output.lines.iter().for_each(|line| println!("{line}"));
+        output.lines.iter().for_each(|line| outln!("{line}"));
     }
     Ok(ExitCode::SUCCESS)
 }

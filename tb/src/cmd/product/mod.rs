@@ -11,7 +11,9 @@ pub use finish::Finish;
 pub use operands::{Matrix, Side};
 pub use show::Shown;
 
+use crate::cmd::save_npy;
 use crate::npy::Npy;
+use crate::out;
 use crate::wave::{Trace, TraceOptions};
 use anyhow::{Context, bail};
 use mvp::{Config, Datapath};
@@ -81,7 +83,7 @@ pub struct Options {
     /// Write the result (.npy); floats other than FP32 and FP16 as their codes
     #[arg(long, value_name = "FILE")]
     out: Option<PathBuf>,
-    /// Write a waveform of the clocked run (.vcd or .fst)
+    /// Write a waveform of the clocked run: .fst, or .vcd, which is several times as large
     #[arg(long, value_name = "FILE")]
     wave: Option<PathBuf>,
     /// Print JSON
@@ -134,6 +136,7 @@ impl Options {
         if self.wave.is_some() && engine == Engine::Transaction {
             bail!("--wave shows registers, and the transaction engine has none: leave --engine and --no-overlap out")
         }
+        self.out.iter().try_for_each(|path| out::probe_file("--out", path))?;
         Ok(Setup { options: self, config, engine, a, b })
     }
 
@@ -171,7 +174,7 @@ impl Setup<'_> {
 /// If the file cannot be written.
 pub fn write(options: &Options, result: &Npy) -> anyhow::Result<()> {
     let Some(path) = &options.out else { return Ok(()) };
-    std::fs::write(path, result.bytes()).with_context(|| format!("cannot write --out {}", path.display()))
+    save_npy("--out", path, result)
 }
 
 /// Refuses operands and results that are too large to hold.

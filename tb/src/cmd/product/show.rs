@@ -33,9 +33,9 @@ impl Shown {
     /// Prints it; the exit code is 1 if a sum left 32 bits or the engines differed.
     pub fn print(&self, setup: &Setup<'_>) -> ExitCode {
         if setup.options.json {
-            println!("{:#}", self.json(setup));
+            outln!("{:#}", self.json(setup));
         } else {
-            print!("{}", self.text(setup));
+            out!("{}", self.text(setup));
         }
         if self.tally.overflow || self.tally.differ { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }

@@ -8,7 +8,11 @@ use rtl::Module;
 use std::fmt::Write;
 use std::path::Path;
 
-const README: &str = "\
+/// What stands in the folder, and how to use it.
+fn readme(dir: &Path, config: Config) -> String {
+    let Config { rows, cols, .. } = config;
+    let dir = dir.display();
+    format!("\
 Vectors of the matrix-vector processor's datapath (feeder, array, deskew, accumulator), for $readmemh. One word a cycle.
 
 stimulus.hex    inputs in the cycle, from bit 0 up: act (8 or 16 bits a row), valid, swap (a bit a row each), weight (as act), load, keep
@@ -17,7 +21,12 @@ expected.hex    outputs before the rising edge, from bit 0 up: sum_out (32 bits 
                 Only offers counts where it is 0; columns past lanes_out never count
 shape.hex       ROWS, COLS, DEPTH, FLOAT (0: INT8 into INT32, 1: BF16 into FP32 with L = A = 4), cycles: 32 bits each
 mvp_vectors.sv  reads all this, drives a module with the ports of hw/sv/mvp_datapath.sv and checks it
-";
+
+With Icarus Verilog, from the folder that holds hw/sv (put your own files in the place of hw/sv/mvp_*.sv):
+  iverilog -g2012 -s mvp_vectors -P mvp_vectors.ROWS={rows} -P mvp_vectors.COLS={cols} -o check {dir}/mvp_vectors.sv hw/sv/mvp_*.sv
+  vvp check +vectors={dir}
+")
+}
 
 /// Wires of the job's schedule, with its own operands.
 fn cycles(config: Config, job: Job, x: &[Code], w: &[Code]) -> Vec<Cycle> {
@@ -81,13 +90,14 @@ pub fn write(dir: &Path, config: Config, job: Job, (x, w): (&[Code], &[Code]), y
         expected.push('\n');
     }
     ensure!(rows == job.m * panels, "the datapath gave {rows} rows, not {}", job.m * panels);
-    let shape = [config.rows, config.cols, config.depth, float, cycles.len()];
+    let cycle_count = cycles.len();
+    let shape = [config.rows, config.cols, config.depth, float, cycle_count];
     let shape = shape.map(|n| format!("{n:08x}\n")).concat();
     let stimulus = Stimulus { config, cycles }.hex();
     let reader = include_str!("vectors.sv").to_string();
     std::fs::create_dir_all(dir).with_context(|| format!("cannot make the folder {}", dir.display()))?;
     for (name, text) in [
-        ("README", README.to_string()),
+        ("README", readme(dir, config)),
         ("stimulus.hex", stimulus),
         ("expected.hex", expected),
         ("shape.hex", shape),
@@ -96,5 +106,10 @@ pub fn write(dir: &Path, config: Config, job: Job, (x, w): (&[Code], &[Code]), y
         let path = dir.join(name);
         std::fs::write(&path, text).with_context(|| format!("cannot write {}", path.display()))?;
     }
+    eprintln!(
+        "magpie: wrote {} cycles of vectors into {}; its README has the simulator's command line",
+        cycle_count,
+        dir.display()
+    );
     Ok(())
 }

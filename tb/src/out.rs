@@ -1,0 +1,120 @@
+//! Where the commands write: standard output, and files of text of which one may be standard output.
+//!
+//! A full disk behind `>` is an error of the caller's machine and no panic: it is named, and the command ends with code 2.
+
+use anyhow::{Context, bail};
+use std::fmt;
+use std::fs::{self, OpenOptions};
+use std::io::{self, Write};
+use std::path::Path;
+
+/// `print!` for the commands.
+macro_rules! out {
+    ($($arg:tt)*) => { $crate::out::write(format_args!($($arg)*)) };
+}
+
+/// `println!` for the commands.
+macro_rules! outln {
+    ($($arg:tt)*) => { out!("{}\n", format_args!($($arg)*)) };
+}
+
+/// Writes to standard output; on an error says so on standard error and ends the process with code 2.
+pub fn write(text: fmt::Arguments<'_>) {
+    or_end(io::stdout().write_fmt(text));
+}
+
+/// Writes what standard output still holds back; on an error ends the same way.
+pub fn flush() {
+    or_end(io::stdout().flush());
+}
+
+fn or_end(written: io::Result<()>) {
+    if let Err(error) = written {
+        eprintln!("magpie: standard output cannot be written: {error}");
+        std::process::exit(2);
+    }
+}
+
+/// Whether a path is `-`, standard output.
+pub fn is_stdout(path: &Path) -> bool {
+    path == Path::new("-")
+}
+
+/// Finds out before a long run whether its files of text, each with its option's name, can be written. A file that was not there is
+/// not there afterwards.
+///
+/// # Errors
+/// A file that cannot be written; two that are standard output.
+pub fn probe<'a>(files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>) -> anyhow::Result<()> {
+    let mut taken = None;
+    for (option, path) in files {
+        let Some(path) = path else { continue };
+        if !is_stdout(path) {
+            try_file(option, path)?;
+        } else if let Some(first) = taken.replace(option) {
+            bail!("{first} and {option} both go to standard output: give one of them a file");
+        }
+    }
+    Ok(())
+}
+
+/// The same for a file that standard output cannot stand for, such as one of bytes: `-` is refused.
+///
+/// # Errors
+/// A file that cannot be written, or that is standard output.
+pub fn probe_file(option: &str, path: &Path) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        bail!("{option} -: this does not go to standard output, give it a file");
+    }
+    try_file(option, path)
+}
+
+fn try_file(option: &str, path: &Path) -> anyhow::Result<()> {
+    let there = fs::metadata(path);
+    // To open a pipe would be to use it.
+    if there.as_ref().is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+        return Ok(());
+    }
+    let file = OpenOptions::new().create(true).append(true).open(path);
+    file.map(drop).with_context(|| format!("{option}: cannot write {}", path.display()))?;
+    if there.is_err() {
+        let _ = fs::remove_file(path);
+    }
+    Ok(())
+}
+
+/// Writes a file of text; `-`: to standard output.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
+    if is_stdout(path) {
+        write(format_args!("{text}"));
+        return Ok(());
+    }
+    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn files_are_tried_and_left_as_they_were() {
+        let folder = tempfile::tempdir().unwrap();
+        let (new, old) = (folder.path().join("new"), folder.path().join("old"));
+        fs::write(&old, "kept").unwrap();
+        probe([("--a", Some(new.as_path())), ("--b", Some(&old)), ("--c", Some(Path::new("-"))), ("--d", None)])
+            .unwrap();
+        probe_file("--a", &new).unwrap();
+        assert!(!new.exists());
+        assert_eq!(fs::read(&old).unwrap(), b"kept");
+        let missing = folder.path().join("none/x");
+        let error = probe([("--a", Some(missing.as_path()))]).unwrap_err();
+        assert!(format!("{error:#}").starts_with("--a: cannot write"), "{error:#}");
+        assert!(probe([("--a", Some(folder.path()))]).is_err());
+        let twice = probe([("--a", Some(Path::new("-"))), ("--b", Some(Path::new("-")))]).unwrap_err();
+        assert!(twice.to_string().contains("--a and --b"), "{twice}");
+        assert!(probe_file("--a", Path::new("-")).is_err());
+    }
+}
