@@ -12,55 +12,26 @@ const SKIP: usize = 64;
 const FORMATS: [&str; 9] =
     ["bf16", "ffp8/32", "q4_1", "int8/32", "ffp8/channel", "e4m3/32", "int8/channel", "e4m3/channel", "e5m2/32"];
 
-/// Windows of TOKENS tokens of each text, one after the other. The first of each is what the goals were set for; all of them say
-/// what a few near ties more or less make of it.
-const WINDOWS: usize = 10;
-
 /// A format's name and its mean figures.
 struct Line {
     name: String,
-    /// Over all windows.
-    all: Figures,
-    /// Over the first window of each text.
-    first: Figures,
-    kls: Vec<f64>,
-}
-
-/// Means over some windows; percent but for `kl`.
-struct Figures {
     kl: f64,
     top1: f64,
-    /// Standard error of `top1`, from the windows.
-    error: f64,
     perplexity: f64,
-}
-
-impl Figures {
-    fn of(found: &[&Comparison]) -> Self {
-        let n = found.len() as f64;
-        let mean = |f: &dyn Fn(&Comparison) -> f64| found.iter().map(|c| f(c)).sum::<f64>() / n;
-        let top1 = mean(&|c| c.top1);
-        Self {
-            kl: mean(&|c| c.kl),
-            top1: 100.0 * top1,
-            error: 100.0 * (mean(&|c| (c.top1 - top1).powi(2)) / (n - 1.0)).sqrt(),
-            perplexity: 100.0 * (mean(&|c| (c.perplexity / c.reference_perplexity).ln()).exp() - 1.0),
-        }
-    }
+    kls: Vec<f64>,
 }
 
 fn main() -> anyhow::Result<()> {
     let texts: Vec<String> = std::env::args().skip(1).collect();
-    anyhow::ensure!(!texts.is_empty(), "give texts of {} tokens or more", TOKENS * WINDOWS);
+    anyhow::ensure!(!texts.is_empty(), "give texts of {TOKENS} tokens or more");
     let source = source("smollm2")?;
     let llm = source.llm();
     let mut references = Vec::new();
     for text in &texts {
         let ids = llm.tokenizer.encode(&String::from_utf8_lossy(&std::fs::read(text)?))?;
-        anyhow::ensure!(ids.len() >= TOKENS * WINDOWS, "{text}: {} tokens", ids.len());
-        for ids in ids.chunks_exact(TOKENS).take(WINDOWS) {
-            references.push((llm.logits(ids)?, ids.to_vec()));
-        }
+        anyhow::ensure!(ids.len() >= TOKENS, "{text}: {} tokens", ids.len());
+        let ids = ids[..TOKENS].to_vec();
+        references.push((llm.logits(&ids)?, ids));
     }
     let mut lines = Vec::new();
     for format in FORMATS {
@@ -72,32 +43,21 @@ fn main() -> anyhow::Result<()> {
             let answer = session.prefill(0, ids, Logits::All)?;
             found.push(judge(reference, &answer.logits, ids, SKIP)?);
         }
-        let texts = || found.chunks_exact(WINDOWS);
+        let mean = |f: &dyn Fn(&Comparison) -> f64| found.iter().map(f).sum::<f64>() / found.len() as f64;
         let line = Line {
             name: session.format().to_string(),
-            all: Figures::of(&found.iter().collect::<Vec<_>>()),
-            first: Figures::of(&texts().map(|windows| &windows[0]).collect::<Vec<_>>()),
-            kls: texts().map(|windows| Figures::of(&windows.iter().collect::<Vec<_>>()).kl).collect(),
+            kl: mean(&|c| c.kl),
+            top1: 100.0 * mean(&|c| c.top1),
+            perplexity: 100.0 * (mean(&|c| (c.perplexity / c.reference_perplexity).ln()).exp() - 1.0),
+            kls: found.iter().map(|c| c.kl).collect(),
         };
-        eprintln!("{}: {:.5}", line.name, line.all.kl);
+        eprintln!("{}: {:.5}", line.name, line.kl);
         lines.push(line);
     }
-    println!(
-        "| format | mean KL | KL by text | top-1 % | perplexity | first {TOKENS} tokens of each text: KL, top-1 % |\n\
-         | --- | --- | --- | --- | --- | --- |"
-    );
-    for Line { name, all, first, kls } in &lines {
-        let kls: Vec<_> = kls.iter().map(|kl| format!("{kl:.5}")).collect();
-        println!(
-            "| {name} | {:.5} | {} | {:.1} ± {:.1} | {:+.2} % | {:.5}, {:.1} |",
-            all.kl,
-            kls.join(", "),
-            all.top1,
-            all.error,
-            all.perplexity,
-            first.kl,
-            first.top1
-        );
+    println!("| format | mean KL | KL by text | top-1 % | perplexity |\n| --- | --- | --- | --- | --- |");
+    for l in &lines {
+        let kls: Vec<_> = l.kls.iter().map(|kl| format!("{kl:.5}")).collect();
+        println!("| {} | {:.5} | {} | {:.1} | {:+.2} % |", l.name, l.kl, kls.join(", "), l.top1, l.perplexity);
     }
     std::fs::write("docs/img/formats.svg", svg(&lines))?;
     Ok(())
@@ -126,7 +86,7 @@ fn svg(lines: &[Line]) -> String {
     for (i, l) in lines.iter().enumerate() {
         let y = TOP + ROW * i as f64;
         let _ = writeln!(out, "<text x=\"8\" y=\"{:.1}\">{}</text>", y + 17.0, l.name);
-        let width = x(l.all.kl) - LEFT;
+        let width = x(l.kl) - LEFT;
         let _ = writeln!(
             out,
             "<rect x=\"{LEFT}\" y=\"{:.1}\" width=\"{width:.1}\" height=\"14\" fill=\"#9ec5fe\"/>",
@@ -135,7 +95,7 @@ fn svg(lines: &[Line]) -> String {
         for kl in &l.kls {
             let _ = writeln!(out, "<circle cx=\"{:.1}\" cy=\"{:.1}\" r=\"3\" fill=\"#0a58ca\"/>", x(*kl), y + 12.0);
         }
-        let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{:.5}</text>", x(l.all.kl) + 10.0, y + 17.0, l.all.kl);
+        let _ = writeln!(out, "<text x=\"{:.1}\" y=\"{:.1}\">{:.5}</text>", x(l.kl) + 10.0, y + 17.0, l.kl);
     }
     out + "</svg>\n"
 }
