@@ -1,4 +1,4 @@
-use super::engine::Engine;
+use super::engine::{Engine, RowBits};
 use crate::Code;
 use crate::lanes::Lanes;
 use crate::pe::code_format;
@@ -16,68 +16,55 @@ struct Element {
     psum: i32,
 }
 
-/// Where an element's registers are.
-struct Place {
-    r: usize,
-    c: usize,
-    act: usize,
-    element: usize,
-    psum: usize,
-}
-
 impl<K: Lanes, const W: usize> Engine<K, W> {
     pub(super) fn visit(&mut self, v: &mut impl Visitor) {
-        let (cols, south) = (self.config.cols, self.plane_of(self.stages) * self.plane);
+        let mut changed = Vec::new();
         for r in 0..self.config.rows {
-            v.scope(("row", r), |v| {
-                for c in 0..cols {
-                    let (act, element) = (r * self.stride + self.head + c, r * cols + c);
-                    let place = Place { r, c, act, element, psum: south + element + cols };
-                    v.scope(("pe", c), |v| self.visit_element(&place, v));
-                }
-            });
+            v.scope(("row", r), |v| self.visit_row(r, &mut changed, v));
+            changed.drain(..).for_each(|(c, element)| self.replace(r, c, &element));
         }
     }
 
-    #[inline]
-    fn visit_element(&mut self, place: &Place, v: &mut impl Visitor) {
-        let Place { r, c, act, element, psum } = *place;
-        // The later stages' operands are those before this visit changes anything.
-        let mac = self.mac.map(|mac| self.mac_registers(mac, r, c));
-        let datapath = self.config.datapath;
+    /// Shows copies, and notes those that are not what they were: whoever only looks then finds nothing to write back.
+    #[inline(always)]
+    fn visit_row(&self, r: usize, changed: &mut Vec<(usize, Element)>, v: &mut impl Visitor) {
+        let (cols, datapath) = (self.config.cols, self.config.datapath);
         let widths = [datapath.act_width(), datapath.weight_width()];
         let formats = [code_format(datapath, true), code_format(datapath, false)];
-        let bits = &self.bits[r];
-        let old = Element {
-            act: self.codes[act],
-            weight: self.weight_codes[element],
-            shadow: self.shadows[element + r + 1],
-            bits: [&bits.valid, &bits.swap, &bits.load].map(|bits| bits.get(c)),
-            psum: self.psums[psum],
-        };
-        // A copy is shown: whoever only looks then finds nothing to write back.
-        let mut new = old;
-        v.reg("act_q", widths[0], formats[0], &mut new.act);
-        v.reg("valid_q", 1, Format::Unsigned, &mut new.bits[0]);
-        v.reg("swap_q", 1, Format::Unsigned, &mut new.bits[1]);
-        v.reg("weight_q", widths[1], formats[1], &mut new.weight);
-        v.reg("shadow_q", widths[1], formats[1], &mut new.shadow);
-        v.reg("load_q", 1, Format::Unsigned, &mut new.bits[2]);
-        match mac {
-            None => v.reg("psum_q", 32, Format::Signed, &mut new.psum),
-            Some(mut mac) => {
-                v.scope("mac", |v| mac.visit(v));
-                new.psum = mac.out().result.value as i32;
+        let acts = &self.codes[r * self.stride + self.head..][..cols];
+        let weights = &self.weight_codes[r * cols..][..cols];
+        let shadows = &self.shadows[r * (cols + 1) + 1..][..cols];
+        let psums = &self.psums[self.plane_of(self.stages) * self.plane + (r + 1) * cols..][..cols];
+        let RowBits { valid, swap, load, .. } = self.bits[r];
+        for c in 0..cols {
+            let bits = [valid, swap, load].map(|bits| bits.get(c));
+            let old = Element { act: acts[c], weight: weights[c], shadow: shadows[c], bits, psum: psums[c] };
+            let mut new = old;
+            v.scope(("pe", c), |v| {
+                v.reg("act_q", widths[0], formats[0], &mut new.act);
+                v.reg("valid_q", 1, Format::Unsigned, &mut new.bits[0]);
+                v.reg("swap_q", 1, Format::Unsigned, &mut new.bits[1]);
+                v.reg("weight_q", widths[1], formats[1], &mut new.weight);
+                v.reg("shadow_q", widths[1], formats[1], &mut new.shadow);
+                v.reg("load_q", 1, Format::Unsigned, &mut new.bits[2]);
+                match self.mac {
+                    None => v.reg("psum_q", 32, Format::Signed, &mut new.psum),
+                    Some(mac) => {
+                        let mut mac = self.mac_registers(mac, r, c);
+                        v.scope("mac", |v| mac.visit(v));
+                        new.psum = mac.out().result.value as i32;
+                    }
+                }
+            });
+            if new != old {
+                changed.push((c, new));
             }
-        }
-        if new != old {
-            self.replace(place, new);
         }
     }
 
     #[cold]
-    fn replace(&mut self, place: &Place, new: Element) {
-        let Place { r, c, act, element, psum } = *place;
+    fn replace(&mut self, r: usize, c: usize, new: &Element) {
+        let (act, element) = (r * self.stride + self.head + c, r * self.config.cols + c);
         self.codes[act] = new.act;
         if let Some(lane) = self.acts.get_mut(act) {
             *lane = self.kernel.act(new.act);
@@ -85,7 +72,8 @@ impl<K: Lanes, const W: usize> Engine<K, W> {
         self.weight_codes[element] = new.weight;
         self.weights[element] = self.kernel.weight(new.weight);
         self.shadows[element + r + 1] = new.shadow;
-        self.psums[psum] = new.psum;
+        let south = self.plane_of(self.stages) * self.plane;
+        self.psums[south + element + self.config.cols] = new.psum;
         let bits = &mut self.bits[r];
         bits.valid.set(c, new.bits[0]);
         bits.swap.set(c, new.bits[1]);
