@@ -280,7 +280,9 @@ impl Kv {
                     *entry = IndexEntry { offset: (bits >> 16) as u32, words: bits as u16 };
                 }
             }
-            place.index.resize(entered as usize, IndexEntry { offset: 0, words: 0 });
+            // A register that was written past the memory's end enters no more than it holds.
+            let entered = (entered as usize).min(most.max(place.index.len()));
+            place.index.resize(entered, IndexEntry { offset: 0, words: 0 });
         }
         v.reg("raw_bytes_q", 48, Format::Unsigned, &mut self.raw_bytes);
         v.reg("stored_bytes_q", 48, Format::Unsigned, &mut self.stored_bytes);
