@@ -10,7 +10,7 @@ use npu::nkz::{Channel, Mode};
 use npu::numeric::FloatFormat;
 use npu::{Config, Fault, KvSetup, RunError, SCRATCHPAD_REGION, clocked};
 use proptest::prelude::*;
-use rtl::{Image, Layout, Module};
+use rtl::{Difference, FaultInjector, Image, Layout, Module};
 
 /// Where chains lie.
 const CHAINS: u64 = 0x2_0000;
@@ -522,4 +522,22 @@ fn more_pieces_than_the_control_ram_has_room_for_are_refused_by_both() {
         }
         other => panic!("{other:?}"),
     }
+}
+
+/// A fault in the counter of a stream's tiles must not make the model hold more than the memory that it counts.
+#[test]
+fn a_counter_of_the_index_that_was_hit_holds_no_more_than_its_memory() {
+    let mut npu = clocked::Npu::new(config(), setup(Mode::Raw)).unwrap();
+    let before = Image::of(&mut npu);
+    let counters = |path: &rtl::SignalPath| path.path.contains("entered_q");
+    let layout = Layout::of(&mut npu);
+    let hit: Vec<usize> = (0..layout.paths.len()).filter(|&n| counters(&layout.paths[n])).collect();
+    assert!(!hit.is_empty());
+    for &signal in &hit {
+        FaultInjector { signal, mask: 1 << 24, stuck: None }.inject(&mut npu);
+    }
+    let counted = before.differences(&Image::of(&mut npu));
+    // 256 tokens are eight tiles, each of one block of columns.
+    let held = |d: &&Difference| hit.contains(&d.signal) && d.right > 64;
+    assert_eq!(counted.iter().find(held), None, "the index grew");
 }
