@@ -3,7 +3,7 @@ use super::*;
 use crate::{Code, Mesh, WestRow};
 use numeric::FloatFormat;
 use proptest::prelude::*;
-use rtl::{Bits, Image, Layout};
+use rtl::{Bits, FaultInjector, Image, Layout};
 
 /// Any wires at all, protocol or not: the two must agree on every input.
 fn west() -> impl Strategy<Value = WestRow> {
@@ -50,6 +50,34 @@ proptest! {
         let paths = Layout::of(&mut mesh).paths;
         prop_assert_eq!(&paths, &Layout::of(&mut array).paths);
         for (t, (enable, west)) in cycles.iter().enumerate() {
+            let west: Vec<_> = west.iter().map(|row| narrow(config, row)).collect();
+            let edge = WestEdge { enable: *enable, rows: &west };
+            mesh.clock(&edge);
+            array.clock(&edge);
+            prop_assert_eq!(mesh.out(), array.out());
+            let differences = Image::of(&mut mesh).differences(&Image::of(&mut array));
+            let first = differences.first().map(|d| (&paths[d.signal].path, d));
+            prop_assert!(first.is_none(), "cycle {}: {:?}", t, first);
+        }
+    }
+}
+
+proptest! {
+    /// What a visitor changes is what the next edge sees: a bit of any register is flipped in both, between the edges.
+    #[test]
+    fn what_is_written_into_a_register_goes_on_from_there(
+        (config, cycles) in stimulus().prop_filter("a float element's stages follow from others", |(c, _)| !c.datapath.is_float()),
+        hits in prop::collection::vec((any::<prop::sample::Index>(), 0u32..32, 0usize..80), 1..12),
+    ) {
+        let (mut mesh, mut array) = (Mesh::new(config), Array::new(config));
+        let paths = Layout::of(&mut mesh).paths;
+        for (t, (enable, west)) in cycles.iter().enumerate() {
+            for (signal, bit, _) in hits.iter().filter(|hit| hit.2 == t) {
+                let signal = signal.index(paths.len());
+                let fault = FaultInjector { signal, mask: 1 << (bit % paths[signal].width), stuck: None };
+                fault.inject(&mut mesh);
+                fault.inject(&mut array);
+            }
             let west: Vec<_> = west.iter().map(|row| narrow(config, row)).collect();
             let edge = WestEdge { enable: *enable, rows: &west };
             mesh.clock(&edge);
