@@ -1,7 +1,9 @@
 //! `magpie sweep`: what a table of an earlier run is worth.
 
+use golden::kv::KvShape;
 use std::path::Path;
 use std::process::{Command, Output};
+use tb::kv::Calibration;
 
 fn sweep(folder: &Path, grid: &str, out: &str) -> Output {
     let file = folder.join("grid.toml");
@@ -36,6 +38,22 @@ fn what_was_measured_is_kept_and_what_changed_is_measured_again() {
     std::fs::write(&out, &text[..text.len() - 9]).unwrap();
     assert_eq!(run(&GRID.replace("[\"8x8\"]", "[\"8x8\", \"16x8\"]")), "2 figures, 1 of them new");
     assert_eq!(std::fs::read_to_string(&out).unwrap(), text);
+    // Another prompt; other tables of the codec.
+    let text = folder.path().join("prompt.txt");
+    std::fs::write(&text, "And the earth was without form, and void. ".repeat(20)).unwrap();
+    let other = format!("text = \"{}\"\n{GRID}", text.display());
+    assert_eq!(run(&other), "1 figures, 1 of them new");
+    let shape = KvShape { layers: 5, heads: 2, head_dim: 32 };
+    let mut calibration = Calibration::builtin(shape).unwrap();
+    let file = folder.path().join("tables");
+    let lossy = format!("kv = [\"standard\"]\ncalibration = \"{}\"\n{GRID}", file.display());
+    for new in [1, 0] {
+        std::fs::write(&file, calibration.to_bytes()).unwrap();
+        assert_eq!(run(&lossy), format!("1 figures, {new} of them new"));
+    }
+    calibration.lines[7].step += 4;
+    std::fs::write(&file, calibration.to_bytes()).unwrap();
+    assert_eq!(run(&lossy), "1 figures, 1 of them new");
 }
 
 #[test]
