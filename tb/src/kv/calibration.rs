@@ -1,5 +1,6 @@
 //! The calibration file: a model's static tables.
 
+use crate::input;
 use golden::kv::KvShape;
 use nkz::{Channel, Crc};
 use std::path::Path;
@@ -12,6 +13,8 @@ const VERSION: u16 = 1;
 const HEAD: usize = 18;
 /// A line of the tables, 52 bits in 8 bytes.
 const LINE: usize = 8;
+/// Longest file that is read: 96 layers of 96 heads of 128 channels, without sharing, come to 19 MB.
+const LIMIT: u64 = 64 << 20;
 
 /// A model's static tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,14 +46,9 @@ pub enum Error {
         /// The model's.
         model: KvShape,
     },
-    /// The file system's.
-    #[error("{file}: cannot read")]
-    Io {
-        /// The file.
-        file: String,
-        /// As reported.
-        source: std::io::Error,
-    },
+    /// A file that cannot be read.
+    #[error(transparent)]
+    Unread(#[from] anyhow::Error),
 }
 
 impl Calibration {
@@ -115,11 +113,9 @@ impl Calibration {
     /// Reads a file, whatever its model.
     ///
     /// # Errors
-    /// As [`Calibration::parse`], and the file system's.
+    /// As [`Calibration::parse`], and a file that cannot be read or is longer than any calibration.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        let file = path.display().to_string();
-        let bytes = std::fs::read(path).map_err(|source| Error::Io { file: file.clone(), source })?;
-        Self::parse(&file, &bytes)
+        Self::parse(&path.display().to_string(), &input::read(path, LIMIT)?)
     }
 
     /// The calibration that ships with the built-in model.

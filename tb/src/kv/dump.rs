@@ -1,5 +1,6 @@
 //! A plain dump of a KV cache: a safetensors file with BF16 tensors `K` and `V` [layers, heads, tokens, head_dim], K before RoPE.
 
+use crate::input;
 use anyhow::{Context, bail, ensure};
 use golden::float16::f32_to_bf16;
 use golden::kv::{KvShape, PlainCache, Stream};
@@ -7,8 +8,8 @@ use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::collections::HashMap;
 use std::path::Path;
 
-/// Longest dump that is read: 64 GiB hold any cache of today's models.
-const LIMIT: u64 = 64 << 30;
+/// Longest dump or compressed cache that is read.
+const LIMIT: u64 = 4 << 30;
 
 /// A cache's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -23,10 +24,7 @@ pub struct Dump {
 
 /// The bytes of a file of a reasonable size.
 pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    let named = || path.display().to_string();
-    let size = std::fs::metadata(path).with_context(named)?.len();
-    ensure!(size <= LIMIT, "{}: {size} bytes are more than the {LIMIT} that are read", named());
-    std::fs::read(path).with_context(named)
+    input::read(path, LIMIT)
 }
 
 /// BF16 patterns of a tensor of type BF16, or of F32, which is rounded once.
