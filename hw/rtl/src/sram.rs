@@ -206,7 +206,7 @@ impl<'a, T: Bits> BankOut<'a, T> {
         self.memory.banks[self.memory.last_bank[requester] as usize].out().data
     }
 
-    /// The first misuse since reset, with its bank; the address in it is the bank's own.
+    /// The first misuse since reset of the lowest bank that has one, with the bank; the address in it is the bank's own.
     pub fn fault(&self) -> Option<(usize, SramFault)> {
         self.memory.banks.iter().enumerate().find_map(|(b, m)| m.out().fault.map(|f| (b, f)))
     }

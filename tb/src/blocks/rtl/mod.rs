@@ -4,8 +4,8 @@ use crate::verify::{Case, Test};
 use crate::wave::Tracer;
 use rand::RngExt;
 use rtl::{
-    AddressGenerator, AddressIn, Fifo, FifoIn, Loops, Module, SkidBuffer, SkidIn, Sram, SramFault, SramIn, SramWrite,
-    Stream, WriteMode,
+    AddressGenerator, AddressIn, BankIn, BankedSram, Fifo, FifoIn, Loops, Module, SkidBuffer, SkidIn, Sram, SramFault,
+    SramIn, SramWrite, Stream, WriteMode,
 };
 use std::collections::VecDeque;
 
@@ -14,6 +14,7 @@ pub const TESTS: &[Test] = &[
     Test::new("rtl", "fifo", 3, 20, fifo),
     Test::new("rtl", "skid", 1, 20, skid),
     Test::new("rtl", "sram", 2, 20, sram),
+    Test::new("rtl", "banked", 3, 20, banked),
     Test::new("rtl", "address", 9, 200, address),
 ];
 
@@ -123,6 +124,90 @@ fn sram(case: &mut Case) -> anyhow::Result<()> {
         sram.reset(); // clears the fault, keeps the contents
     }
     probe.rest(&mut sram);
+    probe.finish()?;
+    case.cycles(CYCLES);
+    Ok(())
+}
+
+/// What became of a requester's wish: granted without or before others that want the bank, or not.
+fn arbitration(requester: usize, banks: usize, wishes: &[Option<usize>]) -> &'static str {
+    let Some(address) = wishes[requester] else { return "none" };
+    let rival = |w: &Option<usize>| w.is_some_and(|a| a % banks == address % banks);
+    if wishes[..requester].iter().any(rival) {
+        "refused"
+    } else if wishes[requester + 1..].iter().any(rival) {
+        "won"
+    } else {
+        "alone"
+    }
+}
+
+fn banked(case: &mut Case) -> anyhow::Result<()> {
+    let banks = case.random.map_or(case.index + 1, |_| case.rng.random_range(1..9));
+    let requesters = case.random.map_or(3, |_| case.rng.random_range(1..6));
+    let (rows, lanes) = (case.rng.random_range(1..6), case.rng.random_range(1..4));
+    let depth = banks * rows;
+    let mode = if case.index.is_multiple_of(2) { WriteMode::ReadFirst } else { WriteMode::WriteFirst };
+    let mut memory = BankedSram::<i32>::new(depth, lanes, banks, requesters, mode);
+    let mut words: Vec<Option<Vec<i32>>> = vec![None; depth];
+    // What each bank's read register shows; nothing once a word that was never written went there.
+    let mut shown: Vec<Option<Vec<i32>>> = vec![Some(vec![0; lanes]); banks];
+    let mut faults: Vec<Option<SramFault>> = vec![None; banks];
+    let mut looks = vec![0; requesters];
+    let mut probe = case.probe("banked", CONTEXT)?;
+    for cycle in 0..CYCLES {
+        probe.sample(cycle, &mut memory)?;
+        let mut wish = || case.rng.random_bool(0.6).then(|| case.rng.random_range(0..depth));
+        let reads: Vec<_> = (0..requesters).map(|_| wish()).collect();
+        let writes: Vec<_> = (0..requesters).map(|_| wish()).collect();
+        let data: Vec<Vec<i32>> = (0..requesters).map(|_| (0..lanes).map(|_| case.rng.random()).collect()).collect();
+        let requests: Vec<_> = (0..requesters)
+            .map(|r| SramIn { read: reads[r], write: writes[r].map(|address| SramWrite { address, data: &data[r] }) })
+            .collect();
+        let classes: Vec<_> =
+            (0..requesters).map(|r| [&reads, &writes].map(|wishes| arbitration(r, banks, wishes))).collect();
+        let granted = |class: &str| matches!(class, "alone" | "won");
+        let grants: Vec<_> = classes.iter().map(|&[read, write]| (granted(read), granted(write))).collect();
+        case.equal_slices("grants", &grants, &memory.grants(&requests));
+        let many = |n: usize| ["1", "2", "more"][n.min(3) - 1];
+        for [read, write] in classes {
+            case.cover(
+                "banked",
+                &[("banks", many(banks)), ("requesters", many(requesters)), ("read", read), ("write", write)],
+            );
+        }
+        let before = words.clone();
+        for r in 0..requesters {
+            if let (Some(address), true) = (writes[r], grants[r].1) {
+                words[address] = Some(data[r].clone());
+            }
+        }
+        for r in 0..requesters {
+            if let (Some(address), true) = (reads[r], grants[r].0) {
+                let from = if mode == WriteMode::ReadFirst { &before } else { &words };
+                (looks[r], shown[address % banks]) = (address % banks, from[address].clone());
+                if from[address].is_none() {
+                    faults[address % banks].get_or_insert(SramFault::Uninitialised { address: address / banks });
+                }
+            }
+        }
+        memory.clock(&BankIn { requests: &requests, grants: &grants });
+        let fault = faults.iter().enumerate().find_map(|(bank, fault)| Some((bank, (*fault)?)));
+        case.equal("fault", fault, memory.out().fault());
+        let seen: Vec<_> = (0..requesters).map(|r| shown[looks[r]].as_ref().map(|_| memory.out().data(r))).collect();
+        probe.output(cycle, &(fault, &seen));
+        for (r, got) in seen.iter().enumerate() {
+            if let (Some(want), Some(got)) = (&shown[looks[r]], got) {
+                case.equal_slices("word", want, got);
+            }
+        }
+        if case.rng.random_bool(0.01) {
+            memory.reset(); // clears registers and faults, keeps the contents
+            (faults, looks) = (vec![None; banks], vec![0; requesters]);
+            shown.fill(Some(vec![0; lanes]));
+        }
+    }
+    probe.rest(&mut memory);
     probe.finish()?;
     case.cycles(CYCLES);
     Ok(())
