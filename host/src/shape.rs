@@ -26,6 +26,9 @@ pub(crate) struct Shape {
     pub scale: u32,
 }
 
+/// Longest context: bytes of one query's scores over it count in 32 bits with a margin.
+const MOST_TOKENS: usize = 1 << 22;
+
 impl Shape {
     pub(crate) fn new(c: &Config, context: usize) -> Result<Self> {
         let refuse = |what: String, help: &str| Err(Error::Unsupported { what, help: help.into() });
@@ -41,6 +44,9 @@ impl Shape {
         if c.layers > 255 || c.kv_heads > 255 {
             let what = format!("{} layers of {} KV heads", c.layers, c.kv_heads);
             return refuse(what, "At most 255 of each have numbers in a command");
+        }
+        if context > MOST_TOKENS {
+            return refuse(format!("a context of {context} tokens"), "It may have 4,194,304 of them at most");
         }
         Ok(Self {
             layers: c.layers as u32,

@@ -11,6 +11,7 @@ pub mod cosim;
 pub mod input;
 pub mod kv;
 pub mod npy;
+pub mod parallel;
 pub mod ratio;
 pub mod run;
 pub mod showcase;

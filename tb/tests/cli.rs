@@ -98,3 +98,40 @@ fn calibration_shows_how_far_it_is() {
         assert!(said.contains(&format!("kv calibrate: {line}")), "{line}: {said}");
     }
 }
+
+#[test]
+fn faults_that_change_nothing_show_nothing() {
+    let (code, said) = magpie(&["faults", "--block", "rtl", "--samples", "1", "--seed", "6"], Stdio::null());
+    assert!(code == Some(1) && said.contains("rtl: none of 1 faults changed an output"), "{said}");
+}
+
+#[test]
+fn results_go_into_a_new_folder() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let results = folder.path().join("shards/1.json");
+    let (code, said) = magpie(
+        &["verify", "--point", "rtl.skid", "--shard", "1/3", "--results", results.to_str().expect("UTF-8")],
+        Stdio::null(),
+    );
+    assert!(code == Some(0) && results.exists(), "{code:?} {said}");
+}
+
+#[test]
+fn options_that_an_operation_would_not_look_at_are_refused() {
+    for (args, want) in [
+        (&["exp", "--online"][..], "--online is of softmax: exp does not look at it"),
+        (&["silu", "--group", "32"], "--group is of quantise and absmax"),
+        (&["softmax", "--position", "3"], "--position is of rope"),
+        (&["rope", "--base", "nan"], "--base NaN: must be a finite number above 0"),
+        (&["rope", "--base", "-5"], "--base -5"),
+        (&["rmsnorm", "--epsilon", "inf"], "--epsilon inf"),
+        (&["exp", "--engine", "transaction", "--wave", "v.vcd"], "--wave shows the clocked run"),
+        (&["exp", "--a", "x.npy"], "cannot be used with"),
+    ] {
+        let (code, said) = magpie(&[&["vector", "--shape", "2x32"], args].concat(), Stdio::null());
+        assert!(code == Some(2) && said.contains(want), "{args:?}: {said}");
+    }
+    let (code, said) =
+        magpie(&["vector", "rope", "--shape", "2x32", "--base", "100", "--position", "7"], Stdio::null());
+    assert_eq!(code, Some(0), "{said}");
+}

@@ -8,13 +8,7 @@ use numeric::{
 use proptest::prelude::*;
 use std::path::PathBuf;
 use tb::blocks;
-use tb::verify::{Options, Progress, Selection, Status, run};
-
-struct Silent;
-
-impl Progress for Silent {
-    fn tick(&self, _: usize, _: usize, _: &str) {}
-}
+use tb::verify::{Options, Selection, Status, run};
 
 /// Runs one point of the plan and demands that it passes.
 fn point(name: &str, cases: f64) {
@@ -27,7 +21,7 @@ fn point(name: &str, cases: f64) {
         waves: PathBuf::from(env!("CARGO_TARGET_TMPDIR")),
         vectors: None,
     };
-    let result = run(&blocks::plans().expect("the plans parse"), &blocks::tests(), &options, &Silent);
+    let result = run(&blocks::plans().expect("the plans parse"), &blocks::tests(), &options, &());
     for point in result.points() {
         assert_eq!(point.status, Status::Passed, "{}: {:?}", point.id, point.failures);
         println!("{}: {} cases, {} compared", point.id, point.total.cases, point.total.compared);

@@ -38,6 +38,8 @@ fn a_command_of_a_run_is_clocked_again_by_its_name_in_the_listing() {
         let same: Vec<_> = listed.lines().filter(|l| l.trim_start() == line).collect();
         assert_eq!(same.len(), 1, "{line}\n{listed}");
         assert!(line.contains(&format!("  {at}")), "{line}");
+        let size = fs::metadata(wave).expect("a file").len();
+        assert!(text.replace(',', "").contains(&format!("{wave}: {size} bytes")), "{size}: {text}");
         let wave = wellen::simple::read(wave).expect("a waveform");
         assert!(wave.time_table().len() > 100, "{at}: {} times", wave.time_table().len());
     }

@@ -85,10 +85,24 @@ fn a_point_that_cannot_run_is_refused_before_any_is_measured() {
     let folder = tempfile::tempdir().unwrap();
     let out = folder.path().join("table.csv");
     let shown = out.display().to_string();
-    for (grid, what) in [("kv = [\"raw\", \"slow\"]", "slow"), ("format = [\"bf16\", \"int9\"]", "int9")] {
+    for (grid, what) in [
+        ("kv = [\"raw\", \"slow\"]", "slow"),
+        ("format = [\"bf16\", \"int9\"]", "int9"),
+        ("decoders = []", "decoders = []: give at least one"),
+        ("bandwidth = []", "bandwidth = []: give at least one"),
+    ] {
         let output = sweep(folder.path(), &format!("{GRID}{grid}\n"), &shown);
         assert_eq!(output.status.code(), Some(2));
         assert!(String::from_utf8_lossy(&output.stderr).contains(what));
         assert!(!out.exists(), "nothing was begun");
     }
+}
+
+#[test]
+fn an_absurd_context_is_refused_by_its_own_number() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("table.csv");
+    let output = sweep(folder.path(), &GRID.replace("[32]", "[1000000000000]"), &out.display().to_string());
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert!(output.status.code() == Some(2) && said.contains("tokens. It may have 4,194,304"), "{said}");
 }

@@ -1,6 +1,7 @@
 //! `magpie sweep`: what a design choice does to TTFT, TPOT, traffic and use of the array.
 
 use super::meter::Meter;
+use crate::out;
 use crate::sweep::{Grid, Line, Point, Study, Table, key, names, plots};
 use crate::verify::Progress;
 use anyhow::{Context, bail};
@@ -106,7 +107,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let stem = out.file_stem().map_or_else(String::new, |s| s.to_string_lossy().into_owned());
         for (name, svg) in plots(&lines)? {
             let path = out.with_file_name(format!("{stem}-{name}"));
-            std::fs::write(&path, svg).with_context(|| path.display().to_string())?;
+            out::save(&path, &svg)?;
             outln!("{}", path.display());
         }
     }

@@ -47,7 +47,7 @@ pub struct Args {
     #[arg(long, value_name = "FILE")]
     b: Option<PathBuf>,
     /// Rows and their length, where --a is not given
-    #[arg(long, value_name = "ROWSxLEN")]
+    #[arg(long, value_name = "ROWSxLEN", conflicts_with = "a")]
     shape: Option<String>,
     /// Seed of operands that no file gives: values of −8..8
     #[arg(long, default_value_t = 1)]
@@ -64,27 +64,27 @@ pub struct Args {
     /// Values that share a scale (quantise) or a magnitude (absmax): a power of two from 8 up [default: the row]
     #[arg(long, value_name = "G")]
     group: Option<usize>,
-    /// Of rmsnorm
-    #[arg(long, default_value_t = 1e-5)]
-    epsilon: f32,
-    /// What scores are multiplied by (softmax), or values (scale)
-    #[arg(long, default_value_t = 1.0, allow_negative_numbers = true)]
-    factor: f32,
+    /// Of rmsnorm [default: 1e-5]
+    #[arg(long)]
+    epsilon: Option<f32>,
+    /// What scores are multiplied by (softmax), or values (scale) [default: 1]
+    #[arg(long, allow_negative_numbers = true)]
+    factor: Option<f32>,
     /// Two passes over the row instead of three (softmax)
     #[arg(long)]
     online: bool,
     /// Entries that count in row 0 (softmax); one more in each row after it
     #[arg(long, value_name = "N")]
     causal: Option<usize>,
-    /// Position of row 0 (rope); one more in each row after it
-    #[arg(long, default_value_t = 0)]
-    position: usize,
-    /// θ (rope): pair i of d/2 turns by θ^(−2i/d) a position
-    #[arg(long, default_value_t = 10_000.0)]
-    base: f64,
-    /// Which values turn together (rope): i and i + d/2, or 2i and 2i + 1
-    #[arg(long, value_enum, default_value = "halves")]
-    pairing: Pairs,
+    /// Position of row 0 (rope); one more in each row after it [default: 0]
+    #[arg(long)]
+    position: Option<usize>,
+    /// θ (rope): pair i of d/2 turns by θ^(−2i/d) a position [default: 10000]
+    #[arg(long, allow_negative_numbers = true)]
+    base: Option<f64>,
+    /// Which values turn together (rope): i and i + d/2, or 2i and 2i + 1 [default: halves]
+    #[arg(long, value_enum)]
+    pairing: Option<Pairs>,
     /// Clock every register, compute directly, or do both and compare
     #[arg(long, value_enum, default_value = "both")]
     engine: Engine,
@@ -124,6 +124,13 @@ enum Operation {
     Quantise,
 }
 
+impl Operation {
+    /// As the command line has it.
+    fn name(self) -> String {
+        self.to_possible_value().map_or_else(String::new, |v| v.get_name().to_string())
+    }
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, ValueEnum)]
 enum Pairs {
     Halves,
@@ -145,7 +152,11 @@ impl Args {
             None => Masking::None,
         };
         let algorithm = if self.online { Algorithm::Online } else { Algorithm::ThreePass };
-        let pairing = if self.pairing == Pairs::Halves { Pairing::Halves } else { Pairing::Interleaved };
+        let pairing = match self.pairing {
+            Some(Pairs::Interleaved) => Pairing::Interleaved,
+            Some(Pairs::Halves) | None => Pairing::Halves,
+        };
+        let factor = self.factor.unwrap_or(1.0);
         match self.operation {
             Operation::Convert => Op::Convert,
             Operation::Exp => Op::Function(Function::Exp),
@@ -157,15 +168,46 @@ impl Args {
             Operation::Silu => Op::Function(Function::Silu),
             Operation::Add => Op::Add,
             Operation::Multiply => Op::Multiply,
-            Operation::Scale => Op::Scale { factor: self.factor },
+            Operation::Scale => Op::Scale { factor },
             Operation::Swiglu => Op::SwiGlu,
-            Operation::Rmsnorm => Op::RmsNorm { epsilon: self.epsilon },
-            Operation::Softmax => Op::Softmax { algorithm, scale: self.factor, mask },
-            Operation::Rope => Op::Rope { pairing, positions: Ramp::from(self.position) },
+            Operation::Rmsnorm => Op::RmsNorm { epsilon: self.epsilon.unwrap_or(1e-5) },
+            Operation::Softmax => Op::Softmax { algorithm, scale: factor, mask },
+            Operation::Rope => Op::Rope { pairing, positions: Ramp::from(self.position.unwrap_or(0)) },
             Operation::Argmax => Op::ArgMax,
             Operation::Absmax => Op::AbsMax { group: self.group },
             Operation::Quantise => Op::Quantise { group: self.group },
         }
+    }
+
+    /// Refuses options that the operation would not look at, and values that mean nothing.
+    fn check(&self) -> anyhow::Result<()> {
+        use Operation::{Absmax, Quantise, Rmsnorm, Rope, Scale, Softmax};
+        let options: [(&str, bool, &[Operation]); 8] = [
+            ("--group", self.group.is_some(), &[Quantise, Absmax]),
+            ("--epsilon", self.epsilon.is_some(), &[Rmsnorm]),
+            ("--factor", self.factor.is_some(), &[Softmax, Scale]),
+            ("--online", self.online, &[Softmax]),
+            ("--causal", self.causal.is_some(), &[Softmax]),
+            ("--position", self.position.is_some(), &[Rope]),
+            ("--base", self.base.is_some(), &[Rope]),
+            ("--pairing", self.pairing.is_some(), &[Rope]),
+        ];
+        for (option, given, operations) in options {
+            if given && !operations.contains(&self.operation) {
+                let names: Vec<_> = operations.iter().map(|o| o.name()).collect();
+                bail!("{option} is of {}: {} does not look at it", names.join(" and "), self.operation.name());
+            }
+        }
+        if let Some(base) = self.base.filter(|base| !(base.is_finite() && *base > 0.0)) {
+            bail!("--base {base}: must be a finite number above 0");
+        }
+        if let Some(epsilon) = self.epsilon.filter(|epsilon| !(epsilon.is_finite() && *epsilon >= 0.0)) {
+            bail!("--epsilon {epsilon}: must be a finite number, 0 at least");
+        }
+        if self.wave.is_some() && self.engine == Engine::Transaction {
+            bail!("--wave shows the clocked run: take --engine cycle or both");
+        }
+        Ok(())
     }
 
     /// Rows and length.
@@ -198,6 +240,7 @@ fn load(option: &str, path: &Path) -> anyhow::Result<(Vec<usize>, Vec<f32>)> {
 /// # Errors
 /// Files that cannot be read or do not fit, and what the unit would refuse.
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    args.check()?;
     let config = Config::new(args.lanes)?;
     let mut rng = Xoshiro256PlusPlus::seed_from_u64(args.seed);
     let mut random = |n: usize| -> Vec<f32> { (0..n).map(|_| rng.random_range(-8f32..8.0)).collect() };
@@ -234,7 +277,10 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let operands = Operands { a: args.codes(&x, a)?, b: args.codes(&second, a)? };
     let half = len / 2;
     let frequencies: Vec<f32> = match args.operation {
-        Operation::Rope => (0..half).map(|i| args.base.powf(-(i as f64) / half as f64) as f32).collect(),
+        Operation::Rope => {
+            let base = args.base.unwrap_or(10_000.0);
+            (0..half).map(|i| base.powf(-(i as f64) / half as f64) as f32).collect()
+        }
         _ => Vec::new(),
     };
 
@@ -318,7 +364,7 @@ fn write(args: &Args, shape: &[usize], command: &Command, results: &Results) -> 
 fn report(args: &Args, command: &Command, config: &Config, closed: u64, differ: bool) {
     let (rows, len) = (command.rows, command.len);
     let values = (rows * len) as f64;
-    let name = args.operation.to_possible_value().map_or_else(String::new, |v| v.get_name().to_string());
+    let name = args.operation.name();
     let engines = match args.engine {
         Engine::Cycle => "cycle engine",
         Engine::Transaction => "transaction engine",

@@ -6,7 +6,7 @@ use crate::{
     out,
     verify::{self, Options, Plan, Run, Selection},
 };
-use anyhow::bail;
+use anyhow::{Context, bail};
 use std::{
     path::{Path, PathBuf},
     process::ExitCode,
@@ -127,7 +127,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         return Ok(ExitCode::SUCCESS);
     }
     args.reports.probe()?;
-    args.results.iter().try_for_each(|path| out::probe_file("--results", path))?;
+    if let Some(path) = &args.results {
+        if let Some(folder) = path.parent() {
+            std::fs::create_dir_all(folder).with_context(|| format!("--results: cannot make {}", folder.display()))?;
+        }
+        out::probe_file("--results", path)?;
+    }
     let threads = args.threads.map_or_else(cores, usize::from);
     let options = Options {
         selection: args.selection.clone(),

@@ -1,12 +1,12 @@
 //! What a mode of the cache costs: bits with every byte, and what the model's answers lose.
 
 use super::{Calibration, NkzCache};
+use crate::parallel::try_parallel;
+use crate::verify::Progress;
 use anyhow::{Context, bail};
 use golden::kv::{CodecCache, Kind, KvCache, KvShape, PlainCache, Policy, Storage, peers};
 use golden::{Llm, Logits, Tensor, agreement, negative_log_likelihoods};
 use nkz::{Cache, CacheConfig, IndexLine, Mode, SINKS, TOKENS, UNIT};
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Context at which raw tokens and static tables are spread over the cache.
 const CONTEXT: f64 = 4096.0;
@@ -212,33 +212,6 @@ fn outcome(
     Ok(Outcome { tile_bits, kl: agreement.mean_kl, top1: agreement.top1, loss: loss(&logits, &text.ids, first)? })
 }
 
-/// Runs `work` on items 0..count on `threads` threads, results in order.
-fn parallel<T: Send>(
-    count: usize,
-    threads: usize,
-    work: impl Fn(usize) -> anyhow::Result<T> + Sync,
-) -> anyhow::Result<Vec<T>> {
-    let (next, results) = (AtomicUsize::new(0), Mutex::new((0..count).map(|_| None).collect::<Vec<_>>()));
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= count {
-                        break;
-                    }
-                    let result = work(i);
-                    if let Ok(mut results) = results.lock() {
-                        results[i] = Some(result);
-                    }
-                }
-            });
-        }
-    });
-    let results = results.into_inner().map_err(|_| anyhow::anyhow!("a worker panicked"))?;
-    results.into_iter().map(|r| r.context("a worker panicked")?).collect()
-}
-
 /// Evaluates every setting on every text; positions below `first` are left out of KL, agreement and perplexity.
 ///
 /// # Errors
@@ -250,17 +223,22 @@ pub fn evaluate(
     texts: &[Text],
     first: usize,
     threads: usize,
+    progress: &dyn Progress,
 ) -> anyhow::Result<Vec<Row>> {
     let shape = KvShape::from(llm.model.config());
-    let references = parallel(texts.len(), threads, |i| {
+    let total = (settings.len() + 1) * texts.len();
+    let read = |i: usize| {
         let logits = run(llm, &texts[i].ids, &mut PlainCache::new(shape, Storage::Bf16))?;
         let loss = loss(&logits, &texts[i].ids, first)?;
         Ok(Reference { logits, loss })
-    })?;
-    let outcomes = parallel(settings.len() * texts.len(), threads, |i| {
+    };
+    let references = try_parallel(texts.len(), threads, read, |done| progress.tick(done, total, "reference"))?;
+    let read = |i: usize| {
         let (setting, text) = (&settings[i / texts.len()], i % texts.len());
         outcome(llm, calibration, setting, &texts[text], &references[text], first).context(setting.name().to_string())
-    })?;
+    };
+    let tick = |done| progress.tick(texts.len() + done, total, "");
+    let outcomes = try_parallel(settings.len() * texts.len(), threads, read, tick)?;
     let values = (2 * shape.layers * shape.heads * shape.head_dim) as f64 * CONTEXT;
     let row = |(setting, outcomes): (&Setting, &[Outcome])| {
         let mean = |f: &dyn Fn(&Outcome) -> f64| outcomes.iter().map(f).sum::<f64>() / outcomes.len() as f64;

@@ -57,15 +57,12 @@ pub struct Grid {
     /// `edge`, `default`, `big`, or TOML files.
     #[serde(default = "default_config")]
     pub config: Vec<String>,
-    /// Rows × columns of the array, such as `32x32`; the configuration's if empty.
-    #[serde(default)]
-    pub array: Vec<String>,
-    /// DRAM bytes a cycle; the configuration's if empty.
-    #[serde(default)]
-    pub bandwidth: Vec<u32>,
-    /// Decoder engines; the configuration's if empty.
-    #[serde(default)]
-    pub decoders: Vec<usize>,
+    /// Rows × columns of the array, such as `32x32`; the configuration's if left out.
+    pub array: Option<Vec<String>>,
+    /// DRAM bytes a cycle; the configuration's if left out.
+    pub bandwidth: Option<Vec<u32>>,
+    /// Decoder engines; the configuration's if left out.
+    pub decoders: Option<Vec<usize>>,
     /// Formats of the products, as `magpie run --format` takes them.
     #[serde(default = "default_format")]
     pub format: Vec<String>,
@@ -101,6 +98,11 @@ impl std::fmt::Display for Point {
     }
 }
 
+/// What a list says, one by one; once nothing where it was left out.
+fn choices<T>(list: Option<&Vec<T>>) -> Vec<Option<&T>> {
+    list.map_or_else(|| vec![None], |list| list.iter().map(Some).collect())
+}
+
 impl Grid {
     /// Reads a sweep file.
     ///
@@ -115,14 +117,24 @@ impl Grid {
 
     fn check(&self) -> anyhow::Result<()> {
         let tile = |n: usize| n > 0 && n.is_multiple_of(nkz::TOKENS);
-        ensure!(tile(self.prompt_tokens), "prompt_tokens = {}: must be a multiple of 32", self.prompt_tokens);
+        ensure!(
+            tile(self.prompt_tokens),
+            "prompt_tokens = {}: must be a multiple of 32, 32 at least",
+            self.prompt_tokens
+        );
         ensure!(self.decode_tokens > 0, "decode_tokens = 0: nothing would be measured");
-        let empty =
-            [("config", self.config.is_empty()), ("format", self.format.is_empty()), ("kv", self.kv.is_empty())];
+        let empty = [
+            ("config", self.config.is_empty()),
+            ("array", self.array.as_ref().is_some_and(Vec::is_empty)),
+            ("bandwidth", self.bandwidth.as_ref().is_some_and(Vec::is_empty)),
+            ("decoders", self.decoders.as_ref().is_some_and(Vec::is_empty)),
+            ("format", self.format.is_empty()),
+            ("kv", self.kv.is_empty()),
+            ("context", self.context.is_empty()),
+        ];
         if let Some((name, _)) = empty.iter().find(|(_, empty)| *empty) {
             bail!("{name} = []: give at least one, or leave it out");
         }
-        ensure!(!self.context.is_empty(), "context = []: give at least one, or leave it out");
         for &context in &self.context {
             ensure!(
                 tile(context) && context >= self.prompt_tokens,
@@ -138,25 +150,24 @@ impl Grid {
     /// # Errors
     /// A configuration that cannot be read or is refused.
     pub fn points(&self) -> anyhow::Result<Vec<Point>> {
-        let some = |n: usize| if n == 0 { vec![None] } else { (0..n).map(Some).collect() };
         let mut contexts = self.context.clone();
         contexts.sort_unstable();
         contexts.dedup();
         let mut points = Vec::new();
         for name in &self.config {
             let base = crate::run::config(name)?;
-            for array in some(self.array.len()) {
-                for bandwidth in some(self.bandwidth.len()) {
-                    for decoders in some(self.decoders.len()) {
+            for array in choices(self.array.as_ref()) {
+                for bandwidth in choices(self.bandwidth.as_ref()) {
+                    for decoders in choices(self.decoders.as_ref()) {
                         let mut npu = base.clone();
-                        if let Some(i) = array {
-                            (npu.array.rows, npu.array.cols) = side(&self.array[i])?;
+                        if let Some(array) = array {
+                            (npu.array.rows, npu.array.cols) = side(array)?;
                         }
-                        if let Some(i) = bandwidth {
-                            npu.dram.bytes_per_cycle = self.bandwidth[i];
+                        if let Some(&bandwidth) = bandwidth {
+                            npu.dram.bytes_per_cycle = bandwidth;
                         }
-                        if let Some(i) = decoders {
-                            npu.codec.decoders = self.decoders[i];
+                        if let Some(&decoders) = decoders {
+                            npu.codec.decoders = decoders;
                         }
                         npu.check()?;
                         for format in &self.format {

@@ -106,7 +106,7 @@ fn overview(run: &Run, evidence: &Evidence) -> Markup {
                             td.n data-l="cases" { (grouped(sum(|o| o.cases))) }
                             td.n data-l="compared" { (grouped(sum(|o| o.compared))) }
                             td data-l="functional coverage" { (share(coverage_of(b))) }
-                            td data-l="faults noticed" { (share(evidence.faults.get(&b.block).map(|f| f.detection))) }
+                            td data-l="faults noticed" { (share(evidence.faults.get(&b.block).and_then(|f| f.detection))) }
                             td data-l="mutants killed" { (share(evidence.mutants.get(&b.block).map(|m| m.score()))) }
                             td data-l="lines run" { (share(evidence.lines.get(&b.block).map(|l| l.percent()))) }
                         }
@@ -224,7 +224,7 @@ fn faults(block: &str, evidence: &Evidence) -> Markup {
         p {
             (grouped(f.faults as u64)) " faults in " (f.workloads) " cases: " (f.detected) " noticed by the block's own bench, "
             (f.escaped) " escaped it, " (f.latent) " left only state behind, " (f.masked) " left nothing. Of the "
-            (f.changed) " that changed an output it noticed " strong { (format!("{:.1} %", f.detection)) } "."
+            (f.changed) " that changed an output it noticed " strong { @match f.detection { Some(share) => (format!("{share:.1} %")), None => "none" } } "."
         }
         @if !f.escapes.is_empty() {
             p { "Escaped:" }
@@ -316,12 +316,7 @@ fn legend() -> Markup {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::verify::{Options, Progress, Selection, Test, run};
-
-    struct Silent;
-    impl Progress for Silent {
-        fn tick(&self, _: usize, _: usize, _: &str) {}
-    }
+    use crate::verify::{Options, Selection, Test, run};
 
     #[test]
     fn a_failing_case_stands_on_the_page_with_all_that_it_takes_to_see_it_again() {
@@ -334,7 +329,7 @@ mod tests {
         let plans = [Plan::parse(text).unwrap()];
         let selection = Selection { block: None, point: None, case: None, seed: 4, seeds: 1, cases: 1.0 };
         let options = Options { selection, shard: (1, 1), threads: 1, waves: std::env::temp_dir(), vectors: None };
-        let mut ran = run(&plans, &[BREAKS], &options, &Silent);
+        let mut ran = run(&plans, &[BREAKS], &options, &());
         ran.blocks[0].points[0].failures[0].wave = Some("report/waves/toy.vcd".into());
         let page = html(&plans, &ran).unwrap();
         let holds = [

@@ -8,13 +8,12 @@ use super::probe::{Fault, Watch, Watched};
 use super::report::{grouped, shown, table};
 use super::runner::run_watched;
 use super::{Plan, Progress, Test};
+use crate::parallel::parallel;
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
-use std::sync::Mutex;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// What to inject.
 #[derive(Clone, Debug)]
@@ -110,8 +109,8 @@ pub struct BlockFaults {
     pub masked: usize,
     /// Faults that changed an output.
     pub changed: usize,
-    /// Percentage of those that the block's bench noticed; 100 if there are none.
-    pub detection: f64,
+    /// Percentage of those that the block's bench noticed; none of none.
+    pub detection: Option<f64>,
     /// Each checker that looked at a disturbed case.
     pub checkers: BTreeMap<String, Checker>,
     /// Those that escaped; of a single fault, that one whatever became of it.
@@ -140,33 +139,6 @@ fn mix(seed: u64, block: &str, n: usize) -> Xoshiro256PlusPlus {
     Xoshiro256PlusPlus::seed_from_u64(seed)
 }
 
-/// Calls `work` for 0..n on the campaign's threads; results in order.
-fn parallel<T: Send>(
-    threads: usize,
-    n: usize,
-    work: impl Fn(usize) -> T + Sync,
-    tick: impl Fn(usize) + Sync,
-) -> Vec<T> {
-    let (next, done) = (AtomicUsize::new(0), AtomicUsize::new(0));
-    let results = Mutex::new(BTreeMap::new());
-    std::thread::scope(|scope| {
-        for _ in 0..threads.max(1) {
-            scope.spawn(|| {
-                loop {
-                    let i = next.fetch_add(1, Ordering::Relaxed);
-                    if i >= n {
-                        return;
-                    }
-                    let result = work(i);
-                    results.lock().expect("no worker panics outside a case").insert(i, result);
-                    tick(done.fetch_add(1, Ordering::Relaxed) + 1);
-                }
-            });
-        }
-    });
-    results.into_inner().expect("no worker panics outside a case").into_values().collect()
-}
-
 /// The cases of a block whose benches show a clocked design, some of each test.
 fn workloads<'a>(plans: &[Plan], tests: &'a [Test], block: &str, campaign: &Campaign) -> Vec<Vec<Workload<'a>>> {
     let tests: Vec<&Test> = tests.iter().filter(|t| t.block == block).collect();
@@ -191,7 +163,7 @@ fn workloads<'a>(plans: &[Plan], tests: &'a [Test], block: &str, campaign: &Camp
         }
         found
     };
-    let found = parallel(campaign.threads, tests.len(), of, |_| ());
+    let found = parallel(tests.len(), campaign.threads, of, |_| ());
     found.into_iter().filter(|w| !w.is_empty()).collect()
 }
 
@@ -263,7 +235,7 @@ pub fn inject(
         let (work, fault) = draw(&groups, block, campaign.seed, numbers[i]);
         judge(work, fault, numbers[i], run_one(plans, work, fault, None))
     };
-    let samples = parallel(campaign.threads, numbers.len(), run, |done| progress.tick(done, numbers.len(), block));
+    let samples = parallel(numbers.len(), campaign.threads, run, |done| progress.tick(done, numbers.len(), block));
 
     let mut checkers: BTreeMap<String, Checker> = BTreeMap::new();
     for name in groups.iter().flatten().flat_map(|w| &w.good.looked).chain(samples.iter().flat_map(|s| &s.checkers)) {
@@ -286,7 +258,7 @@ pub fn inject(
             (run_one(plans, work, fault, Some(&names[i])).mismatches == 0).then_some(s.number)
         })
     };
-    let escapes = parallel(campaign.threads, names.len(), without, |_| ());
+    let escapes = parallel(names.len(), campaign.threads, without, |_| ());
     for (name, escape) in names.into_iter().zip(escapes) {
         checkers.entry(name).or_default().escapes = escape;
     }
@@ -302,7 +274,7 @@ pub fn inject(
         latent: count(Verdict::Latent),
         masked: count(Verdict::Masked),
         changed,
-        detection: if changed == 0 { 100.0 } else { 100.0 * noticed as f64 / changed as f64 },
+        detection: (changed > 0).then(|| 100.0 * noticed as f64 / changed as f64),
         checkers,
         faults: samples.len(),
         escapes: samples.into_iter().filter(|s| campaign.only.is_some() || s.verdict == Verdict::Escaped).collect(),
@@ -324,7 +296,7 @@ pub fn summary(blocks: &[BlockFaults], alone: bool) -> String {
         table(&["block", "cases", "faults", "detected", "escaped", "latent", "masked", "of changed outputs"]);
     for b in blocks {
         let total = b.faults;
-        let share = format!("{:.1} % of {}", b.detection, b.changed);
+        let share = b.detection.map_or_else(|| "none".into(), |share| format!("{share:.1} % of {}", b.changed));
         let counts = [b.workloads, total, b.detected, b.escaped, b.latent, b.masked].map(|n| grouped(n as u64));
         table.add_row(std::iter::once(b.block.clone()).chain(counts).chain([share]));
     }

@@ -129,6 +129,11 @@ pub trait Progress: Sync {
     fn tick(&self, done: usize, total: usize, name: &str);
 }
 
+/// Nobody looks.
+impl Progress for () {
+    fn tick(&self, _: usize, _: usize, _: &str) {}
+}
+
 fn run_case(
     plans: &[Plan],
     test: &Test,
@@ -313,11 +318,6 @@ mod tests {
     use super::*;
     use rand::Rng;
 
-    struct Silent;
-    impl Progress for Silent {
-        fn tick(&self, _: usize, _: usize, _: &str) {}
-    }
-
     const ALL: Selection = Selection { block: None, point: None, case: None, seed: 1, seeds: 1, cases: 1.0 };
 
     fn options(selection: Selection) -> Options {
@@ -345,21 +345,21 @@ mod tests {
 
     #[test]
     fn a_good_run_passes_and_counts() {
-        let run = run(&plan("'good'"), &[GOOD], &options(ALL), &Silent);
+        let run = run(&plan("'good'"), &[GOOD], &options(ALL), &());
         assert!(run.passed());
         assert_eq!(run.blocks[0].points[0].total.compared, 10);
     }
 
     #[test]
     fn a_test_that_compares_nothing_fails_even_beside_one_that_does() {
-        let run = run(&plan("'good', 'empty'"), &[GOOD, EMPTY], &options(ALL), &Silent);
+        let run = run(&plan("'good', 'empty'"), &[GOOD, EMPTY], &options(ALL), &());
         assert!(!run.passed());
         assert_eq!(run.blocks[0].points[0].status, Status::Failed("test `empty` compared nothing".into()));
     }
 
     #[test]
     fn a_panic_is_a_failure_with_a_replay_command() {
-        let result = run(&plan("'panics'"), &[PANICS], &options(ALL), &Silent);
+        let result = run(&plan("'panics'"), &[PANICS], &options(ALL), &());
         let failure = &result.blocks[0].points[0].failures[0];
         assert_eq!(
             (failure.case, failure.messages[0].as_str()),
@@ -367,13 +367,13 @@ mod tests {
         );
         assert_eq!(failure.replay, "magpie verify --point toy.p --case 1 --seed 1");
         let replay = options(Selection { point: Some("toy.p".into()), case: Some(1), ..ALL });
-        assert!(!run(&plan("'panics'"), &[PANICS], &replay, &Silent).passed());
+        assert!(!run(&plan("'panics'"), &[PANICS], &replay, &()).passed());
     }
 
     /// The results of a shard, through its file and back.
     fn shard(i: usize, n: usize, seeds: u64) -> (PathBuf, Results) {
         let options = Options { shard: (i, n), ..options(Selection { seeds, ..ALL }) };
-        let results = execute(&plan("'good', 'panics'"), &[GOOD, PANICS], &options, &Silent);
+        let results = execute(&plan("'good', 'panics'"), &[GOOD, PANICS], &options, &());
         let text = serde_json::to_string(&results).unwrap();
         (format!("{i}.json").into(), serde_json::from_str(&text).unwrap())
     }
@@ -407,7 +407,7 @@ mod tests {
     #[test]
     fn selecting_nothing_is_no_pass() {
         let nothing = options(Selection { block: Some("other".into()), ..ALL });
-        assert!(!run(&plan("'good'"), &[GOOD], &nothing, &Silent).passed());
+        assert!(!run(&plan("'good'"), &[GOOD], &nothing, &()).passed());
     }
 
     #[test]
@@ -416,15 +416,15 @@ mod tests {
         let other = plan("'panics'").map(|p| p.points[0].clone());
         plans[0].points.extend(other.map(|p| super::plan::Point { id: "q".into(), ..p }));
         let only = |case| options(Selection { case: Some(case), ..ALL });
-        let result = run(&plans, &[GOOD, PANICS], &only(5), &Silent);
+        let result = run(&plans, &[GOOD, PANICS], &only(5), &());
         assert!(result.passed() && result.points().count() == 1);
-        let none = run(&plans, &[GOOD, PANICS], &only(99), &Silent);
+        let none = run(&plans, &[GOOD, PANICS], &only(99), &());
         assert_eq!(none.faults, ["no selected test has a case 99: they have up to 9, counted from 0"]);
     }
 
     #[test]
     fn unplanned_tests_and_points_without_tests_fail() {
-        assert!(!run(&plan("'good'"), &[GOOD, EMPTY], &options(ALL), &Silent).passed());
-        assert!(!run(&plan(""), &[], &options(ALL), &Silent).passed());
+        assert!(!run(&plan("'good'"), &[GOOD, EMPTY], &options(ALL), &()).passed());
+        assert!(!run(&plan(""), &[], &options(ALL), &()).passed());
     }
 }

@@ -30,16 +30,18 @@ enum Stage {
     Closed,
 }
 
-/// Counts the bytes that reach the file, which the FST writer keeps to itself.
+/// Keeps the file's length, which the FST writer does not tell. It goes back to write over its header.
 struct Counted {
     output: Output<File>,
+    position: u64,
     written: Arc<AtomicU64>,
 }
 
 impl Write for Counted {
     fn write(&mut self, data: &[u8]) -> std::io::Result<usize> {
         let n = self.output.write(data)?;
-        self.written.fetch_add(n as u64, Ordering::Relaxed);
+        self.position += n as u64;
+        self.written.fetch_max(self.position, Ordering::Relaxed);
         Ok(n)
     }
     fn flush(&mut self) -> std::io::Result<()> {
@@ -49,7 +51,8 @@ impl Write for Counted {
 
 impl Seek for Counted {
     fn seek(&mut self, to: SeekFrom) -> std::io::Result<u64> {
-        self.output.seek(to)
+        self.position = self.output.seek(to)?;
+        Ok(self.position)
     }
 }
 
@@ -68,7 +71,7 @@ impl Fst {
             date: String::new(),
             file_type: FstFileType::Verilog,
         };
-        let counted = Counted { output: Output::new(file), written: written.clone() };
+        let counted = Counted { output: Output::new(file), position: 0, written: written.clone() };
         let writer = FstHeaderWriter::new(counted, &info).map_err(|e| write_error(path, e))?;
         Ok(Self { stage: Stage::Hierarchy(writer), variables: Vec::new(), path: path.into(), written, error: None })
     }

@@ -27,7 +27,7 @@ pub(super) fn kjv(case: &mut Case) -> anyhow::Result<()> {
     let text = crate::run::HELD_OUT;
     let ids = llm.tokenizer.encode(text)?.into_iter().take(TOKENS.min(llm.model.config().context)).collect();
     let texts = [Text { name: "held-out".into(), ids }];
-    let rows = kv::evaluate(&llm, Some(&calibration), &kv::presets(shape.head_dim), &texts, SKIP, 1)?;
+    let rows = kv::evaluate(&llm, Some(&calibration), &kv::presets(shape.head_dim), &texts, SKIP, 1, &())?;
     case.label("kjv-1m");
     for row in &rows {
         case.measure(format!("{}_bits", row.name.replace(['-', ' ', ','], "_")), row.bits);

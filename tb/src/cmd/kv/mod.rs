@@ -149,7 +149,8 @@ fn evaluate(eval: &Eval) -> anyhow::Result<()> {
     if !eval.alone {
         settings.extend(peers::NAMES.map(Setting::Peer));
     }
-    let rows = kv::evaluate(&llm, calibration.as_ref(), &settings, &texts, eval.skip, eval.threads)?;
+    let meter = Meter::new("kv eval", "texts read");
+    let rows = kv::evaluate(&llm, calibration.as_ref(), &settings, &texts, eval.skip, eval.threads, &meter)?;
     if !eval.svg.as_deref().is_some_and(out::is_stdout) {
         outln!("{}", kv::table(&rows, &texts));
         let equal = kv::equal_divergence(&rows);
