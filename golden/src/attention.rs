@@ -26,8 +26,20 @@ pub struct HeadShape {
 pub fn attention(
     shape: HeadShape,
     scale: f32,
+    operands: [&[f32]; 3],
+    mask: impl FnMut(usize, &mut [f32]),
+    out: &mut [f32],
+) {
+    attention_seen(shape, scale, operands, mask, |_| {}, out);
+}
+
+/// [`attention`] whose weights, [rows, tokens] after the softmax, are shown to `weights`; what is left of them goes on.
+pub(crate) fn attention_seen(
+    shape: HeadShape,
+    scale: f32,
     [q, k, v]: [&[f32]; 3],
     mut mask: impl FnMut(usize, &mut [f32]),
+    weights: impl FnOnce(&mut [f32]),
     out: &mut [f32],
 ) {
     let HeadShape { rows, tokens, d, d_v } = shape;
@@ -40,5 +52,6 @@ pub fn attention(
         mask(row, scores);
         softmax(scores);
     }
+    weights(&mut scores);
     sgemm(&scores, v, (d_v, 1), out, (rows, tokens, d_v));
 }

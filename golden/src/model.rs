@@ -1,6 +1,6 @@
 //! The Llama transformer in f32: prefill of any chunk and decode are the same function.
 
-use crate::attention::{HeadShape, attention};
+use crate::attention::{HeadShape, attention_seen};
 use crate::kv::{Kind, KvCache, KvShape, Stream, TILE};
 use crate::ops::{rms_norm, silu};
 use crate::{Config, Error, Linear, Projection, Result, Rope, Tensor, Weights, float16, matmul_nt};
@@ -29,10 +29,24 @@ pub struct Projected<'a> {
     pub input: &'a Tensor,
 }
 
+/// An operand of attention's two products, of the query heads that share a KV head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Attending {
+    /// Queries after RoPE, before they are scaled: [rows, head_dim].
+    Queries,
+    /// Weights after the softmax: [rows, tokens].
+    Weights,
+}
+
 /// Watches a forward pass. The bench sees every projection's operands here, and may put its own result in place.
 pub trait Observer {
     /// Called after each projection with its `output` [T, N] in f32; what is left in `output` goes on.
     fn projection(&mut self, projected: &Projected<'_>, output: &mut Tensor) -> Result<()>;
+
+    /// Called with operands of attention; what is left in `values` goes on.
+    fn attention(&mut self, operand: Attending, values: &mut [f32]) {
+        let _ = (operand, values);
+    }
 }
 
 /// Watches nothing.
@@ -98,19 +112,21 @@ impl Model {
             x.row_mut(r).copy_from_slice(self.weights.embedding.weight.row(id as usize));
         }
         for (l, layer) in self.weights.layers.iter().enumerate() {
-            let mut project = |p: Projection, input: &Tensor| run(Some(l), p, layer.linear(p), input, observer);
+            let project = |p: Projection, input: &Tensor, observer: &mut dyn Observer| {
+                run(Some(l), p, layer.linear(p), input, observer)
+            };
             let normed = self.norm(&x, &layer.attention_norm);
-            let q = project(Projection::Q, &normed)?;
-            let k = project(Projection::K, &normed)?;
-            let v = project(Projection::V, &normed)?;
-            let attended = self.attention(l, held, [&q, &k, &v], cache)?;
-            x.add(&project(Projection::O, &attended)?)?;
+            let q = project(Projection::Q, &normed, observer)?;
+            let k = project(Projection::K, &normed, observer)?;
+            let v = project(Projection::V, &normed, observer)?;
+            let attended = self.attention(l, held, [&q, &k, &v], cache, observer)?;
+            x.add(&project(Projection::O, &attended, observer)?)?;
 
             let normed = self.norm(&x, &layer.ffn_norm);
-            let mut gated = project(Projection::Gate, &normed)?;
-            let up = project(Projection::Up, &normed)?;
+            let mut gated = project(Projection::Gate, &normed, observer)?;
+            let up = project(Projection::Up, &normed, observer)?;
             gated.data_mut().iter_mut().zip(up.data()).for_each(|(g, u)| *g = silu(*g) * u);
-            x.add(&project(Projection::Down, &gated)?)?;
+            x.add(&project(Projection::Down, &gated, observer)?)?;
         }
         let first = match logits {
             Logits::All => 0,
@@ -155,7 +171,14 @@ impl Model {
     ///
     /// New tokens enter the cache up to the next border of a tile, those queries attend, and so on: the cache's
     /// last tile is always the queries' own, so its rule of visibility does not depend on how a text is cut.
-    fn attention(&self, layer: usize, held: usize, [q, k, v]: [&Tensor; 3], cache: &mut dyn KvCache) -> Result<Tensor> {
+    fn attention(
+        &self,
+        layer: usize,
+        held: usize,
+        [q, k, v]: [&Tensor; 3],
+        cache: &mut dyn KvCache,
+        observer: &mut dyn Observer,
+    ) -> Result<Tensor> {
         let (c, d) = (&self.config, self.config.head_dim);
         let mut out = Tensor::zeros(q.rows(), c.q_width());
         let mut start = 0;
@@ -167,7 +190,8 @@ impl Model {
                 }
             }
             for h in 0..c.kv_heads {
-                self.attend(Stream { layer, head: h, kind: Kind::K }, held, start..end, q, cache, &mut out)?;
+                let keys = Stream { layer, head: h, kind: Kind::K };
+                self.attend(keys, held, start..end, q, (&mut *cache, &mut *observer), &mut out)?;
             }
             start = end;
         }
@@ -181,7 +205,7 @@ impl Model {
         held: usize,
         span: std::ops::Range<usize>,
         q: &Tensor,
-        cache: &mut dyn KvCache,
+        (cache, observer): (&mut dyn KvCache, &mut dyn Observer),
         out: &mut Tensor,
     ) -> Result<()> {
         let (c, d) = (&self.config, self.config.head_dim);
@@ -205,6 +229,7 @@ impl Model {
             query.copy_from_slice(&q.row(position(row))[head(row) * d..][..d]);
             self.rope.rotate(query, held + position(row));
         }
+        observer.attention(Attending::Queries, &mut queries);
         let causal = |row: usize, scores: &mut [f32]| {
             let (seen, future) = scores.split_at_mut(held + position(row) + 1);
             seen.iter_mut().zip(&visible).filter(|(_, v)| !**v).for_each(|(s, _)| *s = f32::NEG_INFINITY);
@@ -212,7 +237,8 @@ impl Model {
         };
         let shape = HeadShape { rows, tokens, d, d_v: d };
         let mut mixed = vec![0f32; rows * d];
-        attention(shape, 1.0 / (d as f32).sqrt(), [&queries, &k, &v], causal, &mut mixed);
+        let weights = |weights: &mut [f32]| observer.attention(Attending::Weights, weights);
+        attention_seen(shape, 1.0 / (d as f32).sqrt(), [&queries, &k, &v], causal, weights, &mut mixed);
         for (row, mixed) in mixed.chunks_exact(d).enumerate() {
             out.row_mut(position(row))[head(row) * d..][..d].copy_from_slice(mixed);
         }

@@ -8,6 +8,7 @@ pub mod out;
 pub mod blocks;
 pub mod cmd;
 pub mod cosim;
+pub mod formats;
 pub mod input;
 pub mod kv;
 pub mod npy;

@@ -4,6 +4,7 @@ pub mod conv;
 pub mod cosim;
 pub mod dma;
 pub mod faults;
+pub mod formats;
 pub mod gemm;
 pub mod gemv;
 pub mod kv;

@@ -1,9 +1,9 @@
 //! Codecs that take each token's row in blocks of neighbouring channels.
 
-use super::minifloat::{E2M1, E4M3, floor_log2};
 use crate::Result;
 use crate::float16::round_f16;
 use crate::kv::{Stream, TileCodec};
+use crate::minifloat::{E2M1, E4M3, floor_log2};
 
 /// Runs `block` over every `size` values of every row of `tile`; it returns the bits of its scale.
 fn blocks(

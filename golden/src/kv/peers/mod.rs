@@ -15,7 +15,6 @@
 
 mod block;
 mod kivi;
-mod minifloat;
 mod rotation;
 
 pub use block::{Fp8, MxFp4, NvFp4, Q4_0, Q8_0};
