@@ -19,6 +19,7 @@ mod tag;
 pub use error::{Error, Result};
 pub use format::{Code, Format, SYNTAX};
 pub use lower::Logits;
+pub use program::awaited;
 pub use quantize::{QuantizedRows, quantize_rows};
 pub use sample::{Sampler, Sampling};
 pub use session::{Answer, Cache, Options, Recorded, Session};

@@ -9,9 +9,20 @@
 
 use crate::spans::{Effects, effects};
 use npu::dma::{Descriptor, Element, Side, WIRE_BYTES};
-use npu::isa::{Command, Op};
+use npu::isa::{Command, Engine, Op};
 use npu::{Config, DRAM_REGION, SCRATCHPAD_REGION};
 use std::ops::Range;
+
+/// The token counter that engine number `from` signals and engine number `to` takes.
+fn counter(from: usize, to: usize) -> usize {
+    4 * from + to
+}
+
+/// The engines for whose tokens a command of a session's program waits.
+pub fn awaited(command: &Command) -> impl Iterator<Item = Engine> {
+    let (wait, to) = (command.wait, command.op.engine() as usize);
+    Engine::ALL.into_iter().filter(move |&from| wait >> counter(from as usize, to) & 1 == 1)
+}
 
 /// A move between DRAM and scratchpad: `rows` rows of `bytes` bytes.
 #[derive(Clone, Copy, Debug)]
@@ -208,7 +219,7 @@ impl Program {
         for other in (0..4).filter(|&e| e != engine) {
             let awaited = after[other];
             if awaited > self.known[engine][other] {
-                let counter = 1 << (4 * other + engine);
+                let counter = 1 << counter(other, engine);
                 wait |= counter;
                 self.commands[awaited as usize - 1].signal |= counter;
                 let knew = self.knew[awaited as usize - 1];

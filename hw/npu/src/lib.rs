@@ -20,7 +20,7 @@ pub use exec::{
 pub use fault::{Fault, RunError, SetupError};
 pub use kv::{Kv, KvSetup};
 pub use memory::{CONTROL_BASE, DramBytes, Memory, SCRATCHPAD_BASE, Scratch};
-pub use npu::{Caught, Npu, Report, Span};
+pub use npu::{Caught, Npu, Report, Span, Waits};
 
 pub(crate) use counters::Work;
 

@@ -4,7 +4,7 @@
 use crate::csr::Csr;
 use crate::exec::{self, Machine, footprint};
 use crate::isa::{Command, Engine, TOKENS, listing};
-use crate::{Config, Counters, Fault, Kv, KvSetup, Memory, RunError, Scratch, SetupError, Work};
+use crate::{Config, Counters, EngineCounters, Fault, Kv, KvSetup, Memory, RunError, Scratch, SetupError, Work};
 use std::collections::VecDeque;
 
 /// A command's stay on its engine, for timelines.
@@ -20,6 +20,30 @@ pub struct Span {
     pub start: u64,
     /// First cycle after it.
     pub end: u64,
+    /// Cycles that it stood at the head of its idle engine's queue before that: for tokens of other engines, then for banks.
+    pub waits: Waits,
+}
+
+/// Cycles that an engine did not start the head of its queue.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Waits {
+    /// Tokens were missing.
+    pub tokens: u64,
+    /// A bank of the scratchpad was taken.
+    pub banks: u64,
+}
+
+impl Waits {
+    /// Of an engine's counters.
+    pub(crate) fn of(counters: &EngineCounters) -> Self {
+        Self { tokens: counters.waits_tokens, banks: counters.waits_banks }
+    }
+
+    /// What has come since `before`, which becomes the present state.
+    pub(crate) fn since(self, before: &mut Self) -> Self {
+        let before = std::mem::replace(before, self);
+        Self { tokens: self.tokens.wrapping_sub(before.tokens), banks: self.banks.wrapping_sub(before.banks) }
+    }
 }
 
 /// What a program did.
@@ -81,6 +105,8 @@ struct Running {
 struct Lane {
     queue: VecDeque<usize>,
     running: Option<Running>,
+    /// The engine's waits at its last start.
+    waits: Waits,
 }
 
 /// Why a lane does not start.
@@ -180,7 +206,8 @@ impl Npu {
         }
         let before = self.counters;
         let (kv_raw, kv_stored) = (self.machine.kv.raw_bytes, self.machine.kv.stored_bytes);
-        let mut run = Run { npu: self, program, lanes: Default::default(), next: 0, t: 0, spans: Vec::new() };
+        let lanes = self.counters.engines.map(|counters| Lane { waits: Waits::of(&counters), ..Lane::default() });
+        let mut run = Run { npu: self, program, lanes, next: 0, t: 0, spans: Vec::new() };
         let result = run.finish();
         let (spans, cycles) = (std::mem::take(&mut run.spans), run.t);
         self.counters.cycles += cycles;
@@ -327,7 +354,8 @@ impl Run<'_> {
         let (start, end) = (self.t + 1, self.t + work.cycles.max(1));
         self.lanes[e].running = Some(Running { number, end, banks, signal: command.signal });
         if self.npu.record {
-            self.spans.push(Span { engine, command: number, tag: command.tag, start, end: end + 1 });
+            let waits = Waits::of(&self.npu.counters.engines[e]).since(&mut self.lanes[e].waits);
+            self.spans.push(Span { engine, command: number, tag: command.tag, start, end: end + 1, waits });
         }
         Ok(())
     }

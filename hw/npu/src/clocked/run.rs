@@ -3,7 +3,7 @@
 use super::entry::Entry;
 use super::{Npu, NpuIn};
 use crate::isa::{Command, Engine, listing};
-use crate::npu::{Waiting, dump};
+use crate::npu::{Waiting, Waits, dump};
 use crate::{Report, RunError, Span};
 use rtl::{Module, Stream};
 
@@ -22,6 +22,8 @@ pub struct Session<'a> {
     moved: u64,
     patience: u64,
     running: [Option<usize>; 4],
+    /// Each engine's waits at its last start.
+    waits: [Waits; 4],
     /// Each command's stay, in the order of their starts.
     pub spans: Vec<Span>,
 }
@@ -29,8 +31,9 @@ pub struct Session<'a> {
 impl<'a> Session<'a> {
     /// A program for a machine that is idle.
     pub fn new(npu: &Npu, program: &'a [Command]) -> Self {
-        let base = npu.dispatched;
-        Self { program, next: 0, base, cycle: 0, moved: 0, patience: PATIENCE, running: [None; 4], spans: Vec::new() }
+        let waits = npu.counters.engines.map(|counters| Waits::of(&counters));
+        let (base, running, spans) = (npu.dispatched, [None; 4], Vec::new());
+        Self { program, next: 0, base, cycle: 0, moved: 0, patience: PATIENCE, running, waits, spans }
     }
 
     /// The same with a watchdog that waits `cycles` for the next start or end.
@@ -65,8 +68,9 @@ impl<'a> Session<'a> {
         for (e, engine) in Engine::ALL.into_iter().enumerate() {
             match (self.running[e], running[e]) {
                 (None, Some(command)) => {
-                    let tag = self.program[command].tag;
-                    self.spans.push(Span { engine, command, tag, start: self.cycle, end: self.cycle });
+                    let (tag, start, end) = (self.program[command].tag, self.cycle, self.cycle);
+                    let waits = Waits::of(&npu.counters.engines[e]).since(&mut self.waits[e]);
+                    self.spans.push(Span { engine, command, tag, start, end, waits });
                 }
                 (Some(command), None) => {
                     if let Some(span) = self.spans.iter_mut().rev().find(|span| span.command == command) {

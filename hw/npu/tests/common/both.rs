@@ -1,6 +1,6 @@
 //! Both engines side by side.
 
-use npu::isa::Command;
+use npu::isa::{Command, Engine};
 use npu::{Config, Counters, KvSetup, Npu, Report, RunError, clocked};
 
 /// The transaction engine and the cycle engine with the same memories.
@@ -39,6 +39,12 @@ impl Both {
                     assert_eq!(f, e, "{:?}", program[e.command]);
                 }
                 assert_eq!(found, expected);
+                for engine in Engine::ALL {
+                    let waits = expected.spans.iter().filter(|s| s.engine == engine).map(|s| s.waits);
+                    let [tokens, banks] = waits.fold([0; 2], |sum, w| [sum[0] + w.tokens, sum[1] + w.banks]);
+                    let counted = expected.counters.engine(engine);
+                    assert_eq!([tokens, banks], [counted.waits_tokens, counted.waits_banks], "{}", engine.name());
+                }
             }
             (Err(e), Err(f)) => {
                 // The cycle engine finds some faults on the way, when other memories have changed.
