@@ -89,7 +89,7 @@ pub struct Encoded {
 pub(crate) struct Survey {
     /// Σ cost in 1/32 bit, offsets −2, −1, 0, +1; one accumulator each.
     pub(crate) costs: [u32; 4],
-    /// A code wider than the escape holds.
+    /// A code wider than the escape holds, or a residual at its limit.
     pub(crate) wide: bool,
 }
 
@@ -272,9 +272,7 @@ impl Encoder {
 
     fn slot(&mut self, tile: &TileIn, lines: &[Channel], bytes: usize, done: &mut Encoded, out: &mut Vec<u8>) {
         if tile.values.iter().any(|&x| is_special(x)) {
-            done.header.format = Format::Overflow;
-            out.extend([0; 8]);
-            return;
+            return overflow(done, out);
         }
         let room = 8 * (bytes - Header::BYTES);
         let mut qp = bisect(|qp| {
@@ -296,8 +294,8 @@ impl Encoder {
                 }
             }
             if qp == 63 {
-                (done.header.format, done.header.qp, done.header.offset, done.escapes) = (Format::Mean, 0, 0, 0);
-                return;
+                (done.header.qp, done.header.offset, done.escapes) = (0, 0, 0);
+                return if survey.wide { overflow(done, out) } else { done.header.format = Format::Mean };
             }
             qp += 1;
         }
@@ -343,6 +341,12 @@ impl Encoder {
 
 fn check_range(what: &'static str, value: usize, least: usize, most: usize) -> Result<(), Error> {
     if (least..=most).contains(&value) { Ok(()) } else { Err(Error::Range { what, value, least, most }) }
+}
+
+/// A place in the overflow region, which whoever keeps the region writes.
+fn overflow(done: &mut Encoded, out: &mut Vec<u8>) {
+    done.header.format = Format::Overflow;
+    out.extend([0; 8]);
 }
 
 fn raw(tile: &TileIn, done: &mut Encoded, out: &mut Vec<u8>) {

@@ -147,11 +147,15 @@ impl Quantiser {
         round_shift(value, unit - exponent).clamp(-limit, limit) as i32
     }
 
-    /// The code of a finite `x`, −32,768..=32,768: residual times reciprocal, rounded half away from zero.
+    /// The code of a finite `x`, −32,768..=32,768: residual times reciprocal, rounded half away from zero. A residual at its
+    /// limit may stand for any number beyond and has the code ±32,768, one more than an entropy-coded tile holds.
     #[inline]
     pub fn code(&self, x: u16) -> i32 {
         let residual = i64::from(self.residual(x));
-        let magnitude = ((residual.abs() * self.reciprocal + (1 << 25)) >> 26) as i32;
+        let magnitude = match residual.abs() {
+            RESIDUAL_MAX => CODE_MAX + 1,
+            inside => ((inside * self.reciprocal + (1 << 25)) >> 26) as i32,
+        };
         if residual < 0 { -magnitude } else { magnitude }
     }
 

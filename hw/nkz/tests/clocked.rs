@@ -45,7 +45,7 @@ fn job() -> impl Strategy<Value = Job> {
         (5usize..200).prop_map(|words| Mode::Slot { bytes: 8 * words }),
         Just(Mode::Mean),
     ];
-    let special = prop_oneof![6 => Just(0u16), 1 => Just(0x7f80u16), 1 => Just(0x7e00u16)];
+    let special = prop_oneof![6 => Just(0u16), 1 => Just(0x7f80u16), 1 => Just(0x7e00u16), 1 => 0x4400u16..0x4800];
     (
         1usize..=8,
         1usize..=32,

@@ -100,6 +100,47 @@ proptest! {
         }
     }
 
+    /// Finite numbers of any size, about the limit of the residual and far past it: never more than the bound away.
+    #[test]
+    fn entropy_coding_and_slots_keep_every_finite_value(
+        mut s in sample(),
+        qp in 0u8..20,
+        words in 5usize..=513,
+        outliers in proptest::collection::vec((any::<usize>(), any::<u16>(), 134u16..=254), 1..4),
+    ) {
+        for (at, bits, exponent) in outliers {
+            let at = at % s.values.len();
+            s.values[at] = bits & 0x807f | exponent << 7;
+        }
+        for mode in [Mode::Entropy { qp }, Mode::Slot { bytes: 8 * words.min(1 + 8 * s.width) }] {
+            let tile = TileIn { address: ADDRESS, values: &s.values, width: s.width, channels: Some(&s.channels) };
+            let (mut bytes, mut out) = (Vec::new(), vec![0; 32 * s.width]);
+            let header = Encoder::default().encode(&tile, mode, &mut bytes).unwrap().header;
+            let slot = Slot { address: ADDRESS, width: s.width, channels: Some(&s.channels) };
+            slot.decode(&bytes, &mut out).unwrap();
+            let wide = |qp: u8| {
+                s.values.iter().enumerate().any(|(i, &x)| {
+                    let q = nkz::Quantiser::entropy(&s.channels[i % s.width], qp);
+                    q.residual(x).abs() == nkz::RESIDUAL_MAX as i32 || q.code(x).abs() > nkz::CODE_MAX
+                })
+            };
+            match header.format {
+                Format::Overflow => prop_assert!(wide(63)),
+                Format::Mean => prop_assert!(!wide(63)),
+                format => {
+                    let exact = matches!(format, Format::Raw | Format::Lossless);
+                    prop_assert!(exact || !wide(header.qp), "{format:?}");
+                    for (i, (&x, &y)) in s.values.iter().zip(&out).enumerate() {
+                        let line = &s.channels[i % s.width];
+                        let e = 2 * i32::from(line.step) + i32::from(header.qp);
+                        let most = if exact { 0.0 } else { bound(e, value(x) - value(line.mean), y) };
+                        prop_assert!((value(x) - value(y)).abs() <= most, "{format:?}: {x:#x} became {y:#x}");
+                    }
+                }
+            }
+        }
+    }
+
     #[test]
     fn a_slot_holds_what_is_put_in(s in sample(), share in 0f64..1.0) {
         let words = 5 + (share * (8 * s.width - 4) as f64) as usize;

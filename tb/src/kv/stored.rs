@@ -53,7 +53,7 @@ impl Tile<'_> {
 }
 
 impl Stored {
-    /// Encodes a dump. Non-finite values make a tile of a slot lossless: a file has no overflow region.
+    /// Encodes a dump. A tile that a slot sends to the overflow region is stored lossless: a file has no such region.
     ///
     /// # Errors
     /// A head dimension or a mode that the codec refuses.

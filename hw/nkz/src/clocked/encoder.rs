@@ -338,7 +338,7 @@ impl TileEncoder {
     fn coarser(&mut self) {
         if self.qp == 63 {
             (self.header.qp, self.header.offset) = (0, 0);
-            return self.settle(Format::Mean);
+            return self.settle(if self.survey.wide { Format::Overflow } else { Format::Mean });
         }
         self.qp += 1;
         self.start_survey();

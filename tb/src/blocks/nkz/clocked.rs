@@ -1,6 +1,6 @@
 //! The clocked engines against the transaction engines: bits, and edges under stalls.
 
-use super::sample::{self, MODES, Sample};
+use super::sample::{self, MODES, OUTLIERS, Sample};
 use crate::verify::Case;
 use crate::wave::Tracer;
 use nkz::clocked::{
@@ -31,7 +31,7 @@ pub(super) fn encoder(case: &mut Case) -> anyhow::Result<()> {
     let [command, row, word, status] = stalls(case).map(|(s, r)| move |edge| open(s, r, edge));
     let name = MODES[case.index % 6];
     let tokens = case.rng.random_range(1..=32);
-    let outlier = ["none", "large", "special"][case.rng.random_range(0..3)];
+    let outlier = OUTLIERS[case.rng.random_range(0..4)];
     let s = Sample::new(&mut case.rng, tokens, outlier);
     let mode = sample::mode(&mut case.rng, name, s.width);
     let mut tables = TableRam::new(1);

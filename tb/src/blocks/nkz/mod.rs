@@ -8,14 +8,15 @@ mod plain;
 mod sample;
 
 use crate::verify::{Case, Test};
-use nkz::{CODE_MAX, Encoded, Encoder, Error, FIXED_MAX, Format, Header, Mode, Quantiser, STEP, Slot, TileIn};
+use nkz::{Encoded, Encoder, Error, Format, Header, Mode, STEP, Slot, TileIn};
 use rand::{Rng, RngExt};
-use sample::{MODES, Sample, value};
+use sample::{MODES, OUTLIERS, Sample, bf16, value};
 
 /// The tests of this block.
 pub const TESTS: &[Test] = &[
     Test::new("nkz", "tables", 1, 0, tables),
-    Test::new("nkz", "stream", 54, 300, stream),
+    Test::new("nkz", "stream", 72, 300, stream),
+    Test::new("nkz", "outliers", 8, 12, outliers),
     Test::new("nkz", "patterns", 1, 0, patterns).exhaustive(),
     Test::new("nkz", "bound", 0, 150, bound),
     Test::new("nkz", "flips", 6, 6, flips),
@@ -56,10 +57,10 @@ fn tables(case: &mut Case) -> anyhow::Result<()> {
 
 /// Every mode, fill and kind of outlier.
 fn stream(case: &mut Case) -> anyhow::Result<()> {
-    let pick = if case.random.is_none() { case.index } else { case.rng.random_range(0..54) };
+    let pick = if case.random.is_none() { case.index } else { case.rng.random_range(0..72) };
     let name = MODES[pick % 6];
     let fill = ["one", "some", "full"][pick / 6 % 3];
-    let outlier = ["none", "large", "special"][pick / 18];
+    let outlier = OUTLIERS[pick / 18];
     let tokens = sample::tokens(&mut case.rng, fill);
     let s = Sample::new(&mut case.rng, tokens, outlier);
     let mode = sample::mode(&mut case.rng, name, s.width);
@@ -69,25 +70,81 @@ fn stream(case: &mut Case) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// A tile in one mode: the plain decoder and the engine's see the same values; lossless ones are the tile's own.
+/// A tile in one mode: the plain decoder and the engine's see the same values, and those that the mode promises.
 fn hold(case: &mut Case, s: &Sample, mode: Mode) -> anyhow::Result<Encoded> {
     let mut bytes = Vec::new();
     let done = encode(s, mode, &mut bytes)?;
     let mut out = vec![0; 32 * s.width];
-    match slot(s).decode(&bytes, &mut out)?.overflow {
-        Some(_) => {
-            let special = matches!(mode, Mode::Slot { .. }) && s.outlier == "special";
-            case.check(special, "only special values overflow a slot");
+    let overflow = slot(s).decode(&bytes, &mut out)?.overflow.is_some();
+    out.truncate(s.values.len());
+    let name = format!("{mode:?} as {:?}", done.header.format);
+    if !overflow {
+        let expected = plain::decode(&s.place(), &s.lines(), &bytes).unwrap_or_default();
+        case.equal_slices(format_args!("{name}, decoded"), &expected, &out);
+    }
+    promise(case, s, mode, &done.header, &name, &out);
+    Ok(done)
+}
+
+/// Holds a tile's format and decoded values to the plain quantiser.
+fn promise(case: &mut Case, s: &Sample, mode: Mode, header: &Header, name: &str, out: &[u16]) {
+    let lines = s.lines();
+    let each = || s.values.iter().enumerate().map(|(i, &x)| (&lines[i % s.width], x));
+    let coded = |qp| each().map(|(line, x)| plain::coded(line, qp, x)).collect::<Option<Vec<_>>>();
+    let expected = match (header.format, mode) {
+        (Format::Raw, Mode::Raw | Mode::Lossless | Mode::Entropy { .. }) | (Format::Lossless, Mode::Lossless) => {
+            Some(s.values.clone())
         }
-        None => {
-            let expected = plain::decode(&s.place(), &s.lines(), &bytes).unwrap_or_default();
-            case.equal_slices(format_args!("{mode:?} as {:?}", done.header.format), &expected, &out[..s.values.len()]);
-            if matches!(done.header.format, Format::Raw | Format::Lossless) {
-                case.equal_slices("lossless", &s.values, &out[..s.values.len()]);
+        (Format::Lossless, Mode::Entropy { qp }) if coded(qp).is_none() => Some(s.values.clone()),
+        (Format::Entropy, Mode::Entropy { qp }) if header.qp == qp => coded(qp),
+        (Format::Slot, Mode::Slot { .. }) => coded(header.qp),
+        // A place elsewhere, and no values here.
+        (Format::Overflow, Mode::Slot { .. }) if coded(63).is_none() => return,
+        (Format::Mean, Mode::Slot { .. }) if coded(63).is_none() => None,
+        (Format::Mean, Mode::Slot { .. } | Mode::Mean) => Some(each().map(|(line, _)| line.mean).collect()),
+        (Format::Fixed, Mode::Fixed { qp }) => {
+            let (values, clamped): (Vec<_>, Vec<_>) = each().map(|(line, x)| plain::fixed(line, qp, x)).unzip();
+            let flags = if clamped.contains(&true) { Header::CLAMPED } else { 0 };
+            case.equal(format_args!("{name}, flags"), flags, header.flags);
+            Some(values)
+        }
+        _ => None,
+    };
+    match expected {
+        Some(expected) => _ = case.equal_slices(format_args!("{name}, values"), &expected, out),
+        None => _ = case.check(false, format_args!("{name}: this tile has no such form")),
+    }
+}
+
+/// Residuals about the largest code of whole octaves and about the limit, by their distance to 2^23 units.
+const LEVELS: [(&str, i32); 6] = [("inside", 129), ("code", 128), ("below", 2), ("at", 1), ("beyond", -1), ("far", 0)];
+
+/// Finite outliers at each fraction of an octave, one a tile: those that a code cannot bring back within its bound are never coded.
+fn outliers(case: &mut Case) -> anyhow::Result<()> {
+    let fraction = case.index % 8;
+    for (level, units) in LEVELS {
+        for negative in [false, true] {
+            for name in ["entropy", "slot", "fixed"] {
+                let tokens = case.rng.random_range(1..=8);
+                let mut s = Sample::new(&mut case.rng, tokens, "none");
+                let qp = (fraction % 2 + 2 * case.rng.random_range(0..10)) as u8;
+                let at = case.rng.random_range(0..s.values.len());
+                let line = &mut s.channels[at % s.width];
+                line.step = -16 + ((fraction as i8 - qp as i8) / 2).rem_euclid(4);
+                let e = 2 * i32::from(line.step) + i32::from(qp);
+                let unit = 2f64.powi(e.div_euclid(8) - 8) * if negative { -1.0 } else { 1.0 };
+                line.mean = bf16(f64::from(units) * unit);
+                s.values[at] = bf16(2f64.powi(if level == "far" { 120 } else { 23 }) * unit);
+                let mode = match name {
+                    "entropy" => Mode::Entropy { qp },
+                    _ => sample::mode(&mut case.rng, name, s.width),
+                };
+                hold(case, &s, mode)?;
+                case.cover("outlier", &[("level", level), ("fraction", &fraction.to_string()), ("mode", name)]);
             }
         }
     }
-    Ok(done)
+    Ok(())
 }
 
 /// Every 16-bit pattern through the lossless mode, with tables and without.
@@ -115,27 +172,30 @@ fn error_bound(e: i32, residual: f64, rebuilt: u16) -> f64 {
     step / 2.0 * (1.0 + 2f64.powi(-15)) + residual.abs() * 2f64.powi(-18) + 2f64.powi(e.div_euclid(8) - 9) + ulp / 2.0
 }
 
+/// Whatever its size, a finite value comes back within the bound, from a tile that codes it and from one that does not.
 fn bound(case: &mut Case) -> anyhow::Result<()> {
     let tokens = case.rng.random_range(1..=32);
-    let s = Sample::new(&mut case.rng, tokens, "none");
+    let outlier = ["none", "large", "huge"][case.rng.random_range(0..3)];
+    let s = Sample::new(&mut case.rng, tokens, outlier);
     for name in ["entropy", "slot", "fixed"] {
         let mode = sample::mode(&mut case.rng, name, s.width);
         let (mut bytes, mut out) = (Vec::new(), vec![0; 32 * s.width]);
         let done = encode(&s, mode, &mut bytes)?;
         slot(&s).decode(&bytes, &mut out)?;
-        if !matches!(done.header.format, Format::Entropy | Format::Slot | Format::Fixed) {
+        if matches!(done.header.format, Format::Mean | Format::Overflow) {
             continue;
         }
+        let lines = s.lines();
         for (i, (&x, &y)) in s.values.iter().zip(&out).enumerate() {
-            let line = &s.channels[i % s.width];
+            let line = &lines[i % s.width];
             let qp = done.header.qp;
-            let (q, index, most) = match name {
-                "fixed" => (Quantiser::fixed(line, qp), line.fixed_step, FIXED_MAX),
-                _ => (Quantiser::entropy(line, qp), line.step, CODE_MAX),
+            let index = if name == "fixed" { line.fixed_step } else { line.step };
+            let most = match done.header.format {
+                Format::Raw | Format::Lossless => 0.0,
+                _ => error_bound(2 * index + i32::from(qp), value(x) - value(line.mean), y),
             };
-            if q.code(x).abs() <= most {
-                let e = 2 * i32::from(index) + i32::from(qp);
-                case.within(name, (value(x) - value(y)).abs(), error_bound(e, value(x) - value(line.mean), y));
+            if name != "fixed" || !plain::fixed(line, qp, x).1 {
+                case.within(name, (value(x) - value(y)).abs(), most);
             }
         }
     }

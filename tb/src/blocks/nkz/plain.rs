@@ -1,4 +1,4 @@
-//! A decoder written from docs/nkz.md alone, in floating point and one bit at a time: it shares no line with hw/nkz.
+//! A decoder and a quantiser written from docs/nkz.md alone, in floating point and one bit at a time: they share no line with hw/nkz.
 
 use std::f64::consts::PI;
 
@@ -125,11 +125,38 @@ fn bf16(x: f64) -> u16 {
     if bits & 0x7f80 == 0x7f80 { bits & 0x8000 | 0x7f7f } else { bits }
 }
 
+/// C[e mod 8]: the step's mantissa.
+fn mantissa(e: i32) -> f64 {
+    [65_536.0, 71_468.0, 77_936.0, 84_990.0, 92_682.0, 101_070.0, 110_218.0, 120_194.0][e.rem_euclid(8) as usize]
+}
+
 /// Rebuilds a code: mean + code · step.
 fn rebuild(mean: u16, e: i32, code: i32) -> u16 {
-    let c =
-        [65_536.0, 71_468.0, 77_936.0, 84_990.0, 92_682.0, 101_070.0, 110_218.0, 120_194.0][e.rem_euclid(8) as usize];
-    if code == 0 { mean } else { bf16(value(mean) + f64::from(code) * c * 2f64.powi(e.div_euclid(8) - 16)) }
+    if code == 0 { mean } else { bf16(value(mean) + f64::from(code) * mantissa(e) * 2f64.powi(e.div_euclid(8) - 16)) }
+}
+
+/// The code of a finite value; `None` where the residual meets its limit. The difference must be exact in f64, or lie past the limit.
+fn code(mean: u16, e: i32, x: u16) -> Option<i32> {
+    let residual = ((value(x) - value(mean)) / 2f64.powi(e.div_euclid(8) - 8)).round_ties_even();
+    let reciprocal = (2f64.powi(34) / mantissa(e)).round();
+    let magnitude = (residual.abs() * reciprocal / 2f64.powi(26) + 0.5).floor();
+    (residual.abs() < 8_388_607.0).then_some(magnitude.copysign(residual) as i32)
+}
+
+/// What a value becomes in an entropy-coded tile or a slot at `qp`; `None` for one that those do not hold.
+pub(super) fn coded(line: &Line, qp: u8, x: u16) -> Option<u16> {
+    let e = 2 * line.step + i32::from(qp);
+    let code = code(line.mean, e, x).filter(|code| value(x).is_finite() && code.abs() <= 32_767)?;
+    Some(rebuild(line.mean, e, code))
+}
+
+/// What a value becomes in the fixed-length mode at `qp`, and whether it was clamped.
+pub(super) fn fixed(line: &Line, qp: u8, x: u16) -> (u16, bool) {
+    let e = 2 * line.fixed_step + i32::from(qp);
+    let exact = code(line.mean, e, x).filter(|code| value(x).is_finite() && code.abs() <= 7);
+    let most = if value(x) > value(line.mean) { 7 } else { -7 };
+    let code = if value(x).is_nan() { 0 } else { exact.unwrap_or(most) };
+    (rebuild(line.mean, e, code), exact.is_none())
 }
 
 /// CRC-16/0x8BB7, bit by bit.

@@ -11,7 +11,7 @@ pub(super) struct Sample {
     pub(super) values: Vec<u16>,
     pub(super) channels: Vec<Channel>,
     pub(super) address: Address,
-    /// Which values were put in: `none`, `large` or `special`.
+    /// Which values were put in, one of [`OUTLIERS`].
     pub(super) outlier: &'static str,
 }
 
@@ -59,6 +59,7 @@ impl Sample {
         let at = rng.random_range(0..values.len());
         match outlier {
             "large" => values[at] = bf16(sigma * rng.random_range(30.0..300.0)),
+            "huge" => values[at] = rng.random_range(139..=254) << 7 | rng.random::<u16>() & 0x807f,
             "special" => values[at] = [0x7f80, 0xff80, 0x7fc0, 0xffff][rng.random_range(0..4)],
             _ => {}
         }
@@ -93,6 +94,10 @@ impl Sample {
         Place { sequence: a.sequence, layer: a.layer, head: a.head, v, block: a.block, tile: a.tile }
     }
 }
+
+/// The kinds of outliers, by the names of the testplan: none; some hundred steps; finite from 2^12, about where residuals end, up to the
+/// largest number; infinities and NaN.
+pub(super) const OUTLIERS: [&str; 4] = ["none", "large", "huge", "special"];
 
 /// The modes, by the names of the testplan.
 pub(super) const MODES: [&str; 6] = ["raw", "lossless", "fixed", "entropy", "slot", "mean"];
