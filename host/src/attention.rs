@@ -80,7 +80,6 @@ impl Lower<'_> {
         let (row, end) = (shape.token_bytes(), position + count);
         let first = position / TILE * TILE;
         let base = plan.raw.at(0);
-        self.load_raw(sequence, base, position);
         let tiles = base + SINKS * row;
         let raw = Raw { sequence, sinks: if first == 0 { tiles } else { base }, tiles, first };
         for tile in first / TILE..end / TILE {
@@ -116,9 +115,10 @@ impl Lower<'_> {
         let mut out = Vec::new();
         for (i, &Place { sequence, position }) in self.places.iter().enumerate() {
             let i = i as u32;
-            let base = plan.raw.at(self.turns.raw);
-            self.turns.raw += 1;
-            self.load_raw(sequence, base, position);
+            let base = plan.raw.at(self.turns.raw + i);
+            if i > 0 {
+                self.load_raw(i);
+            }
             let (tiles, at) = (base + SINKS * row, position % TILE);
             self.step(Step::RawTokens);
             self.program.push(Op::KvRaw {
@@ -148,14 +148,17 @@ impl Lower<'_> {
                 out.push(Move::linear(false, dram + u64::from(position * row), plan.fresh + i * row, row));
             }
         }
+        self.turns.raw += self.places.len() as u32;
         self.step(Step::RawTokens);
         self.program.moves(&out, KV);
         Ok(())
     }
 
-    /// The sinks and the rows of the tile being filled before `position`.
-    fn load_raw(&mut self, sequence: u32, base: u32, position: u32) {
+    /// Of place `i`, if the pass has it: the sinks and the rows of the tile being filled before its position.
+    pub(crate) fn load_raw(&mut self, i: u32) {
+        let Some(&Place { sequence, position }) = self.places.get(i as usize) else { return };
         let row = self.layout.shape.token_bytes();
+        let base = self.plan.raw.at(self.turns.raw + i);
         // In the first tile the sinks are rows of the tile itself.
         let (skip, rows) = if position < TILE { (SINKS, position) } else { (0, SINKS + position % TILE) };
         if rows == 0 {

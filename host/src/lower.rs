@@ -233,6 +233,8 @@ impl Lower<'_> {
 
     fn layer(&mut self) -> Result<()> {
         let (shape, plan, m) = (self.layout.shape, self.plan, self.rows());
+        // The first sequence's raw tokens come before the next layer's weights: in the DMA's queue they would stand behind those.
+        self.load_raw(0);
         let [attention, ffn] = self.layout.packed.norms[self.layer as usize];
         let input = self.norm(attention, plan.x, m, Step::AttentionNorm);
         let queries = f32_rows(plan.rows, shape.q_width());

@@ -205,19 +205,21 @@ impl Plan {
         let wide = shape.hidden.max(shape.q_width());
         let row_buffer = space.take(m * (4 * wide).next_multiple_of(ALIGN));
 
-        let overlay = space.at;
+        // Not in one place with the feed-forward block, which would wait for their way to DRAM behind weights that nobody needs yet.
         let (tokens, raw_slots) = match pass {
             Pass::Prefill(chunk) => (chunk, 1),
             Pass::Decode(_) => (TILE, 2),
         };
-        let block = if matches!(pass, Pass::Prefill(_)) { TILE } else { 1 };
-        let (d, g) = (shape.head_dim, shape.group());
-        let queries = space.close(2, block * g * d * 2);
         let raw = space.slots(raw_slots, (SINKS + tokens) * shape.token_bytes());
         let fresh = match pass {
             Pass::Prefill(_) => 0,
             Pass::Decode(m) => space.take(m * shape.token_bytes()),
         };
+
+        let overlay = space.at;
+        let block = if matches!(pass, Pass::Prefill(_)) { TILE } else { 1 };
+        let (d, g) = (shape.head_dim, shape.group());
+        let queries = space.close(2, block * g * d * 2);
         let raw_keys = space.close(2, d * 2 * TILE);
         let sums = space.close(2, block * g * d * 4);
         let parts = space.close(2, block * g * d * 4);
