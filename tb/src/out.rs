@@ -77,8 +77,11 @@ fn try_file(option: &str, path: &Path) -> anyhow::Result<()> {
     }
     let file = OpenOptions::new().create(true).append(true).open(path);
     file.map(drop).with_context(|| format!("{option}: cannot write {}", path.display()))?;
-    if there.is_err() {
-        let _ = fs::remove_file(path);
+    // What a link leads to was not there; the link was.
+    if there.is_err()
+        && let Ok(made) = fs::canonicalize(path)
+    {
+        let _ = fs::remove_file(made);
     }
     Ok(())
 }
@@ -92,7 +95,15 @@ pub fn save(path: &Path, text: &str) -> anyhow::Result<()> {
         write(format_args!("{text}"));
         return Ok(());
     }
-    fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    save_bytes(path, text.as_bytes())
+}
+
+/// Writes a file of bytes. What is there is written to and not replaced: a link leads to its file, a pipe or a device takes the bytes.
+///
+/// # Errors
+/// A file that cannot be written.
+pub fn save_bytes(path: &Path, bytes: &[u8]) -> anyhow::Result<()> {
+    fs::write(path, bytes).with_context(|| format!("cannot write {}", path.display()))
 }
 
 #[cfg(test)]
@@ -109,6 +120,15 @@ mod tests {
         probe_file("--a", &new).unwrap();
         assert!(!new.exists());
         assert_eq!(fs::read(&old).unwrap(), b"kept");
+        #[cfg(unix)]
+        {
+            let link = folder.path().join("link");
+            std::os::unix::fs::symlink(&new, &link).unwrap();
+            probe_file("--a", &link).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink() && !new.exists());
+            save(&link, "text").unwrap();
+            assert_eq!(fs::read(&new).unwrap(), b"text");
+        }
         let missing = folder.path().join("none/x");
         let error = probe([("--a", Some(missing.as_path()))]).unwrap_err();
         assert!(format!("{error:#}").starts_with("--a: cannot write"), "{error:#}");

@@ -1,6 +1,6 @@
 //! A plain dump of a KV cache: a safetensors file with BF16 tensors `K` and `V` [layers, heads, tokens, head_dim], K before RoPE.
 
-use crate::input;
+use crate::{input, out};
 use anyhow::{Context, bail, ensure};
 use golden::float16::f32_to_bf16;
 use golden::kv::{KvShape, PlainCache, Stream};
@@ -59,7 +59,7 @@ impl Dump {
         Self::parse(&bytes).with_context(|| path.display().to_string())
     }
 
-    fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+    pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
         let file = SafeTensors::deserialize(bytes).context("this is no safetensors file")?;
         let find = |name: &str| {
             let held = || file.names().iter().map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
@@ -80,7 +80,7 @@ impl Dump {
     /// Writes the dump.
     ///
     /// # Errors
-    /// The file system's.
+    /// A file that cannot be written.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
         let s = self.shape;
         let bytes = self.values.each_ref().map(|v| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>());
@@ -88,7 +88,7 @@ impl Dump {
         let views =
             ["K", "V"].into_iter().zip(&bytes).map(|(name, b)| Ok((name, TensorView::new(Dtype::BF16, shape(), b)?)));
         let views = views.collect::<anyhow::Result<HashMap<_, _>>>()?;
-        safetensors::serialize_to_file(&views, None, path).with_context(|| path.display().to_string())
+        out::save_bytes(path, &safetensors::serialize(&views, None)?)
     }
 
     /// The rows of a stream, [tokens, head_dim]; `kind` is 0 for K and 1 for V.

@@ -2,6 +2,7 @@
 
 use super::Calibration;
 use super::dump::{Dump, bf16, read};
+use crate::out;
 use anyhow::{Context, bail, ensure};
 use golden::kv::KvShape;
 use nkz::{
@@ -150,7 +151,7 @@ impl Stored {
     /// Writes the file.
     ///
     /// # Errors
-    /// The file system's.
+    /// A file that cannot be written.
     pub fn save(&self, path: &Path) -> anyhow::Result<()> {
         let s = self.shape;
         let bytes16 = |v: &[u16]| v.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<u8>>();
@@ -174,7 +175,7 @@ impl Stored {
         let dimensions = [("layers", s.layers), ("heads", s.heads), ("head_dim", s.head_dim), ("tokens", self.tokens)];
         let mut metadata: HashMap<_, _> = dimensions.iter().map(|(k, v)| (k.to_string(), v.to_string())).collect();
         metadata.extend([("format".into(), FORMAT.0.into()), ("version".into(), FORMAT.1.into())]);
-        safetensors::serialize_to_file(views, Some(metadata), path).with_context(|| path.display().to_string())
+        out::save_bytes(path, &safetensors::serialize(views, Some(metadata))?)
     }
 
     /// Reads a file. Its tiles may still be corrupt: [`Stored::decode`] says so.
@@ -286,6 +287,58 @@ mod tests {
         assert_eq!(again.decode(), (dump(), vec![]));
         dump().save(&path).unwrap();
         assert_eq!(Dump::open(&path).unwrap(), dump());
+    }
+
+    /// A link stays a link and a pipe a pipe, and a new file has the rights of any other.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn what_is_there_is_written_to_and_not_replaced() {
+        use std::fs;
+        use std::os::unix::fs::{FileTypeExt, PermissionsExt, symlink};
+        let (folder, path) = file();
+        let [plain, link, pipe] = ["plain", "link", "pipe"].map(|name| folder.path().join(name));
+        let stored = Stored::encode(&dump(), None, [Mode::Lossless; 2]).unwrap();
+        type Written<'a> = (&'a dyn Fn(&Path) -> anyhow::Result<()>, &'a dyn Fn(&[u8]) -> bool);
+        let written: [Written<'_>; 2] = [
+            (&|path| dump().save(path), &|bytes| Dump::parse(bytes).is_ok_and(|read| read == dump())),
+            (&|path| stored.save(path), &|bytes| Stored::parse(bytes).is_ok_and(|read| read == stored)),
+        ];
+        for (save, same) in written {
+            fs::write(&plain, "").unwrap();
+            save(&path).unwrap();
+            let rights = |path| fs::metadata(path).unwrap().permissions().mode();
+            assert_eq!(rights(&path), rights(&plain));
+            let whole = fs::read(&path).unwrap();
+            assert!(same(&whole));
+
+            symlink(&plain, &link).unwrap();
+            save(&link).unwrap();
+            assert!(fs::symlink_metadata(&link).unwrap().is_symlink());
+            assert!(same(&fs::read(&plain).unwrap()));
+
+            assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+            // Open at both ends, so that neither waits; it holds 64 KiB.
+            let mut ends = fs::File::options().read(true).write(true).open(&pipe).unwrap();
+            save(&pipe).unwrap();
+            assert!(fs::metadata(&pipe).unwrap().file_type().is_fifo());
+            let mut got = vec![0; whole.len()];
+            std::io::Read::read_exact(&mut ends, &mut got).unwrap();
+            assert!(same(&got));
+            for path in [&path, &link, &pipe] {
+                fs::remove_file(path).unwrap();
+            }
+        }
+    }
+
+    /// Through a link, so that a writer that replaces what it finds would replace the link.
+    #[cfg(target_os = "linux")]
+    #[test]
+    fn a_full_device_is_an_error() {
+        let (_folder, path) = file();
+        std::os::unix::fs::symlink("/dev/full", &path).unwrap();
+        let error = format!("{:#}", dump().save(&path).unwrap_err());
+        assert!(error.contains(&path.display().to_string()) && error.contains("No space left"), "{error}");
+        assert!(std::fs::symlink_metadata(&path).unwrap().is_symlink());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use crate::kv::{self, Calibration, Setting, Source, Text};
 use crate::out;
 use crate::run::read_text;
 use crate::verify::Progress;
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::{Args as ClapArgs, Subcommand};
 use golden::kv::{KvShape, peers};
 use nkz::Mode;
@@ -103,7 +103,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 ["passes that measure", "windows kept", "layers fitted"].map(|of| Meter::new("kv calibrate", of));
             let tick = |phase: kv::Phase, done, of| meters[phase as usize].tick(done, of, "");
             let calibration = kv::calibrate(&llm, &read_text(text)?, *window, *windows, *from, &tick)?;
-            std::fs::write(output, calibration.to_bytes()).with_context(|| output.display().to_string())?;
+            out::save_bytes(output, &calibration.to_bytes())?;
             outln!("{}: {} channels, {} bits of tables", output.display(), calibration.lines.len(), calibration.bits());
         }
         Command::Dump(args) => stream::dump(args)?,
