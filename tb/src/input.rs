@@ -1,9 +1,28 @@
 //! Whole files, of a size that has a limit: a device without an end or the wrong file is refused, and not read until memory is gone.
 
-use anyhow::{Context, bail, ensure};
+use anyhow::{Context, ensure};
 use std::fs::File;
 use std::io::Read;
 use std::path::Path;
+
+/// A file, and its bytes if it is a regular one, which are no more than the limit; else 0.
+fn open(path: &Path, limit: u64) -> anyhow::Result<(File, u64)> {
+    let shown = path.display();
+    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
+    let what = file.metadata().with_context(|| format!("cannot read {shown}"))?;
+    let size = if what.is_file() { what.len() } else { 0 };
+    ensure!(size <= limit, "{shown} has {size} bytes, at most {limit} are read: is this the file that was meant?");
+    Ok((file, size))
+}
+
+/// Reads up to `most` further bytes, of which a regular file has `size`.
+fn take(path: &Path, file: &mut File, most: u64, size: u64, bytes: &mut Vec<u8>) -> anyhow::Result<()> {
+    let shown = path.display();
+    let size = size.min(most);
+    bytes.try_reserve_exact(size as usize).with_context(|| format!("{shown}: no memory for {size} bytes"))?;
+    file.take(most).read_to_end(bytes).with_context(|| format!("cannot read {shown}"))?;
+    Ok(())
+}
 
 /// The bytes of a file; pipes and devices are read too. A regular file above the limit is refused unread, of any other no more is
 /// read than shows that it is too long.
@@ -11,19 +30,44 @@ use std::path::Path;
 /// # Errors
 /// A file that cannot be read or has more than `limit` bytes, memory that cannot be had. Each names the file.
 pub fn read(path: &Path, limit: u64) -> anyhow::Result<Vec<u8>> {
-    let shown = path.display();
-    let file = File::open(path).with_context(|| format!("cannot read {shown}"))?;
-    let what = file.metadata().with_context(|| format!("cannot read {shown}"))?;
-    let size = if what.is_file() { what.len() } else { 0 };
-    if size > limit {
-        bail!("{shown} has {size} bytes, at most {limit} are read: is this the file that was meant?");
-    }
+    let (mut file, size) = open(path, limit)?;
     let mut bytes = Vec::new();
-    bytes.try_reserve_exact(size as usize).with_context(|| format!("{shown}: no memory for its {size} bytes"))?;
-    file.take(limit.saturating_add(1)).read_to_end(&mut bytes).with_context(|| format!("cannot read {shown}"))?;
+    take(path, &mut file, limit.saturating_add(1), size, &mut bytes)?;
     ensure!(
         bytes.len() as u64 <= limit,
-        "{shown} has more than {limit} bytes, the most that are read: is this the file that was meant?"
+        "{} has more than {limit} bytes, the most that are read: is this the file that was meant?",
+        path.display()
+    );
+    Ok(bytes)
+}
+
+/// The bytes of a file that tells its own length. `told` says of the first bytes, from none on, how many the file has at least; what
+/// it says of just as many is the length. So a file of another kind is left after its first bytes, however long it is.
+///
+/// # Errors
+/// As [`read`], those of `told`, a file that ends too early or goes on.
+pub fn read_told(path: &Path, limit: u64, told: impl Fn(&[u8]) -> anyhow::Result<u64>) -> anyhow::Result<Vec<u8>> {
+    let shown = path.display();
+    let (mut file, size) = open(path, limit)?;
+    let mut bytes = Vec::new();
+    loop {
+        let (held, wanted) = (bytes.len() as u64, told(&bytes)?);
+        ensure!(wanted <= limit, "{shown} says that it has {wanted} bytes, at most {limit} are read");
+        if wanted <= held {
+            break;
+        }
+        take(path, &mut file, wanted - held, size.saturating_sub(held), &mut bytes)?;
+        let ends = bytes.len() as u64;
+        ensure!(
+            ends == wanted,
+            "{shown} is cut short: it ends after {ends} bytes, its beginning calls for {wanted}; copy it again or write it anew"
+        );
+    }
+    let whole = bytes.len();
+    take(path, &mut file, 1, 0, &mut bytes)?;
+    ensure!(
+        bytes.len() == whole,
+        "{shown} goes on behind its {whole} bytes, where its beginning says that it ends; copy it again or write it anew"
     );
     Ok(bytes)
 }
@@ -67,5 +111,31 @@ mod tests {
         drop(writer);
         let path = format!("/dev/fd/{}", std::os::fd::AsRawFd::as_raw_fd(&reader));
         assert_eq!(read(Path::new(&path), 5).unwrap(), b"piped");
+    }
+
+    /// A file whose first byte is its length.
+    #[test]
+    fn a_file_that_tells_its_length_has_that_length() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("f");
+        let told =
+            |bytes: &[u8]| bytes.first().map_or(Ok(1), |&n| if n == 0 { anyhow::bail!("none") } else { Ok(n.into()) });
+        let read = |content: &[u8]| {
+            fs::write(&path, content).unwrap();
+            read_told(&path, 9, told).map_err(|error| format!("{error:#}"))
+        };
+        assert_eq!(read(b"\x03ab").unwrap(), b"\x03ab");
+        assert_eq!(read(b"\x01").unwrap(), b"\x01");
+        for (content, part) in [
+            (&b"\x03a"[..], "ends after 2 bytes, its beginning calls for 3"),
+            (b"\x03abc", "goes on behind its 3 bytes"),
+            (b"", "ends after 0 bytes"),
+            (b"\x0aabcdefgh", "says that it has 10 bytes, at most 9"),
+            (b"\x09abcdefghi", "has 10 bytes, at most 9"),
+            (b"\0", "none"),
+        ] {
+            let error = read(content).unwrap_err();
+            assert!(error.contains(part), "{content:?}: {error}");
+        }
     }
 }

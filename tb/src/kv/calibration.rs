@@ -1,21 +1,18 @@
 //! The calibration file: a model's static tables.
 
-use crate::input;
+use super::file;
 use golden::kv::KvShape;
 use nkz::{Channel, Crc};
 use std::path::Path;
 
 /// First eight bytes of a calibration file.
-const MAGIC: [u8; 8] = *b"nkzcalib";
+pub(super) const MAGIC: [u8; 8] = *b"nkzcalib";
 /// The version that is written and read.
 const VERSION: u16 = 1;
 /// Magic, version, layers, heads, head dimension, CRC-16 over all else.
 const HEAD: usize = 18;
 /// A line of the tables, 52 bits in 8 bytes.
 const LINE: usize = 8;
-/// Longest file that is read: 96 layers of 96 heads of 128 channels, without sharing, come to 19 MB.
-const LIMIT: u64 = 64 << 20;
-
 /// A model's static tables.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Calibration {
@@ -113,9 +110,9 @@ impl Calibration {
     /// Reads a file, whatever its model.
     ///
     /// # Errors
-    /// As [`Calibration::parse`], and a file that cannot be read or is longer than any calibration.
+    /// As [`Calibration::parse`], and a file that cannot be read.
     pub fn read(path: &Path) -> Result<Self, Error> {
-        Self::parse(&path.display().to_string(), &input::read(path, LIMIT)?)
+        Self::parse(&path.display().to_string(), &file::read(path)?)
     }
 
     /// The calibration that ships with the built-in model.
@@ -156,6 +153,13 @@ impl Calibration {
     pub fn bits(&self) -> usize {
         self.lines.len() * Channel::BITS
     }
+}
+
+/// The bytes of a file that begins so, as far as that tells.
+pub(super) fn length(bytes: &[u8]) -> u64 {
+    let Some(head) = bytes.first_chunk::<HEAD>() else { return HEAD as u64 };
+    let [layers, heads, head_dim] = [10, 12, 14].map(|i| u64::from(u16::from_le_bytes([head[i], head[i + 1]])));
+    HEAD as u64 + 2 * layers * heads * head_dim * LINE as u64
 }
 
 /// CRC-16 over the file without the field that holds it.

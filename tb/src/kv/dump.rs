@@ -1,15 +1,13 @@
 //! A plain dump of a KV cache: a safetensors file with BF16 tensors `K` and `V` [layers, heads, tokens, head_dim], K before RoPE.
 
-use crate::{input, out};
+use super::file;
+use crate::out;
 use anyhow::{Context, bail, ensure};
 use golden::float16::f32_to_bf16;
 use golden::kv::{KvShape, PlainCache, Stream};
 use safetensors::{Dtype, SafeTensors, tensor::TensorView};
 use std::collections::HashMap;
 use std::path::Path;
-
-/// Longest dump or compressed cache that is read.
-const LIMIT: u64 = 4 << 30;
 
 /// A cache's contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -20,11 +18,6 @@ pub struct Dump {
     pub tokens: usize,
     /// BF16 [layers, heads, tokens, head_dim], K and V.
     pub values: [Vec<u16>; 2],
-}
-
-/// The bytes of a file of a reasonable size.
-pub(super) fn read(path: &Path) -> anyhow::Result<Vec<u8>> {
-    input::read(path, LIMIT)
 }
 
 /// BF16 patterns of a tensor of type BF16, or of F32, which is rounded once.
@@ -55,11 +48,11 @@ impl Dump {
     /// # Errors
     /// No safetensors file, `K` or `V` missing, of another type, or of different shapes.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
-        let bytes = read(path)?;
-        Self::parse(&bytes).with_context(|| path.display().to_string())
+        Ok(Self::parse(&file::read(path)?).with_context(|| path.display().to_string())?.0)
     }
 
-    pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
+    /// The dump in the bytes of a file, and the types that K and V have there.
+    pub(super) fn parse(bytes: &[u8]) -> anyhow::Result<(Self, [Dtype; 2])> {
         let file = SafeTensors::deserialize(bytes).context("this is no safetensors file")?;
         let find = |name: &str| {
             let held = || file.names().iter().map(|n| n.to_string()).collect::<Vec<_>>().join(", ");
@@ -74,7 +67,8 @@ impl Dump {
             ref other => bail!("K is {other:?}: [layers, heads, tokens, head_dim] is wanted"),
         };
         ensure!(!k.data().is_empty(), "K is {:?}: there is nothing in it", k.shape());
-        Ok(Self { shape, tokens, values: [bf16("K", &k)?, bf16("V", &v)?] })
+        let types = [k.dtype(), v.dtype()];
+        Ok((Self { shape, tokens, values: [bf16("K", &k)?, bf16("V", &v)?] }, types))
     }
 
     /// Writes the dump.

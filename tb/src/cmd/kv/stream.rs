@@ -1,10 +1,10 @@
 //! `magpie kv dump`, `encode`, `decode` and `inspect`: a cache as a file, plain and compressed.
 
 use super::calibration;
-use crate::kv::{self, Calibration, Dump, Stored};
+use crate::kv::{self, Contents, Dump, Stored};
 use crate::out;
 use crate::run::read_text;
-use anyhow::{Context, bail, ensure};
+use anyhow::ensure;
 use clap::Args as ClapArgs;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use golden::Logits;
@@ -112,8 +112,8 @@ pub(super) struct InspectArgs {
 /// Says what a file holds; for a compressed one, tile by tile on request, and which tiles do not decode.
 pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<ExitCode> {
     let file = &args.file;
-    let calibration_error = match Calibration::read(file) {
-        Ok(calibration) => {
+    match Contents::open(file)? {
+        Contents::Calibration(calibration) => {
             let s = calibration.shape;
             outln!(
                 "{}: a calibration, {} layers × {} heads × {} channels",
@@ -123,25 +123,15 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<ExitCode> {
                 s.head_dim
             );
             outln!("{} bits of tables", calibration.bits());
-            return Ok(ExitCode::SUCCESS);
         }
-        Err(error) => error,
-    };
-    let stored_error = match Stored::open(file) {
-        Ok(stored) => return Ok(inspect_stored(args, &stored)),
-        Err(error) => error,
-    };
-    match Dump::open(file) {
-        Ok(dump) => {
-            outln!("{}: a plain dump, K and V, BF16 {}", file.display(), dimensions(dump.shape, dump.tokens));
-            Ok(ExitCode::SUCCESS)
+        Contents::Stored(stored) => return Ok(inspect_stored(args, &stored)),
+        Contents::Dump(dump, types) => {
+            let [k, v] = types.map(|t| format!("{t:?}"));
+            let types = if k == v { format!("K and V, {k}") } else { format!("K {k}, V {v}") };
+            outln!("{}: a plain dump, {types} {}", file.display(), dimensions(dump.shape, dump.tokens));
         }
-        Err(dump_error) if file.exists() => bail!(
-            "{}: neither a calibration ({calibration_error:#}), nor a compressed cache ({stored_error:#}), nor a dump ({dump_error:#})",
-            file.display()
-        ),
-        Err(error) => Err(error).with_context(|| "nothing to inspect"),
     }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn inspect_stored(args: &InspectArgs, stored: &Stored) -> ExitCode {

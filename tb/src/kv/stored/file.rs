@@ -1,7 +1,7 @@
 //! A compressed cache as a file: a safetensors file whose tensors docs/nkz.md describes.
 
 use super::Stored;
-use crate::kv::dump::{bf16, read};
+use crate::kv::{dump::bf16, file::read};
 use crate::out;
 use anyhow::{Context, bail, ensure};
 use golden::kv::KvShape;
@@ -64,6 +64,13 @@ impl Stored {
     /// Another file, format or version, sizes that do not fit each other, damage outside of the tiles.
     pub fn open(path: &Path) -> anyhow::Result<Self> {
         Self::parse(&read(path)?).with_context(|| path.display().to_string())
+    }
+
+    /// Whether the bytes of a file call themselves a compressed cache.
+    pub(in crate::kv) fn marks(bytes: &[u8]) -> bool {
+        SafeTensors::read_metadata(bytes).is_ok_and(|(_, head)| {
+            head.metadata().as_ref().is_some_and(|metadata| metadata.get("format").is_some_and(|f| f == FORMAT.0))
+        })
     }
 
     pub(in crate::kv) fn parse(bytes: &[u8]) -> anyhow::Result<Self> {
@@ -179,7 +186,7 @@ mod tests {
         let stored = Stored::encode(&dump(), None, [Mode::Lossless; 2]).unwrap();
         type Written<'a> = (&'a dyn Fn(&Path) -> anyhow::Result<()>, &'a dyn Fn(&[u8]) -> bool);
         let written: [Written<'_>; 2] = [
-            (&|path| dump().save(path), &|bytes| Dump::parse(bytes).is_ok_and(|read| read == dump())),
+            (&|path| dump().save(path), &|bytes| Dump::parse(bytes).is_ok_and(|(read, _)| read == dump())),
             (&|path| stored.save(path), &|bytes| Stored::parse(bytes).is_ok_and(|read| read == stored)),
         ];
         for (save, same) in written {
