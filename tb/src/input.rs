@@ -72,6 +72,19 @@ pub fn read_told(path: &Path, limit: u64, told: impl Fn(&[u8]) -> anyhow::Result
     Ok(bytes)
 }
 
+/// Most bytes of a text: prompts, configurations, tables.
+pub const TEXT: u64 = 1 << 28;
+
+/// A text, as [`read`] reads bytes: 256 MiB at most.
+///
+/// # Errors
+/// Those of [`read`], and the first byte that is no UTF-8.
+pub fn text(path: &Path) -> anyhow::Result<String> {
+    String::from_utf8(read(path, TEXT)?).map_err(|error| {
+        anyhow::anyhow!("{} is no text: byte {} is not UTF-8", path.display(), error.utf8_error().valid_up_to())
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -91,6 +104,16 @@ mod tests {
         assert!(error.contains(&path.display().to_string()) && error.contains("8 bytes, at most 7"), "{error}");
         assert!(refusal(&folder.path().join("none"), 8).contains("No such file"));
         assert!(refusal(folder.path(), 1 << 20).contains("directory"));
+    }
+
+    #[test]
+    fn a_text_is_utf_8() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("t");
+        fs::write(&path, "καλά").unwrap();
+        assert_eq!(text(&path).unwrap(), "καλά");
+        fs::write(&path, b"ab\xff").unwrap();
+        assert!(text(&path).unwrap_err().to_string().ends_with("is no text: byte 2 is not UTF-8"));
     }
 
     /// The file system holds nothing of such a file, a reader would hold all of it.

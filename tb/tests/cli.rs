@@ -135,3 +135,19 @@ fn options_that_an_operation_would_not_look_at_are_refused() {
         magpie(&["vector", "rope", "--shape", "2x32", "--base", "100", "--position", "7"], Stdio::null());
     assert_eq!(code, Some(0), "{said}");
 }
+
+#[cfg(unix)]
+#[test]
+fn files_without_an_end_are_refused() {
+    for args in [
+        &["resources", "--config", "/dev/zero"][..],
+        &["resources", "--energy", "/dev/zero"],
+        &["sweep", "/dev/zero"],
+        &["formats", "kjv-1m", "/dev/zero"],
+        &["run", "--eval", "/dev/zero"],
+        &["merge", "/dev/zero"],
+    ] {
+        let (code, said) = magpie(args, Stdio::null());
+        assert!(code == Some(2) && said.contains("/dev/zero has more than 268435456 bytes"), "{args:?}: {said}");
+    }
+}

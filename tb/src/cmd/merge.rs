@@ -53,7 +53,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for path in &args.paths {
         for file in files(path)? {
             // A shard that was broken off leaves its file empty; it is missing.
-            if std::fs::metadata(&file).is_ok_and(|m| m.len() == 0) {
+            if std::fs::metadata(&file).is_ok_and(|m| m.is_file() && m.len() == 0) {
                 continue;
             }
             let results = Results::read(&file)?;

@@ -71,11 +71,7 @@ pub struct Args {
 pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let energy = match &args.energy {
         None => None,
-        Some(path) => {
-            let name = || path.display().to_string();
-            let text = std::fs::read_to_string(path).with_context(name)?;
-            Some(Energy::from_toml(&text).with_context(name)?)
-        }
+        Some(path) => Some(Energy::from_toml(&crate::input::text(path)?).with_context(|| path.display().to_string())?),
     };
     let source = source(&args.model)?;
     let config = config(&args.config)?;

@@ -14,6 +14,7 @@ pub use report::{Report, Setup};
 pub use rerun::{At, Rerun, rerun};
 pub use timeline::timeline;
 
+use crate::input;
 use crate::kv::{Calibration, mode};
 use anyhow::{Context, bail};
 use golden::kv::KvShape;
@@ -58,7 +59,7 @@ pub fn located(name: &str) -> anyhow::Result<PathBuf> {
 /// # Errors
 /// A file that cannot be read.
 pub fn read_text(path: &Path) -> anyhow::Result<String> {
-    let bytes = std::fs::read(path).with_context(|| path.display().to_string())?;
+    let bytes = input::read(path, input::TEXT)?;
     Ok(String::from_utf8(bytes).unwrap_or_else(|error| {
         let at = error.utf8_error().valid_up_to();
         eprintln!("magpie: {}: not UTF-8 at byte {at}; such bytes are replaced", path.display());
@@ -121,7 +122,7 @@ pub fn config(name: &str) -> anyhow::Result<Config> {
         return Ok(config);
     }
     let presets: Vec<_> = npu::PRESETS.iter().map(|(name, _)| *name).collect();
-    let text = std::fs::read_to_string(name)
+    let text = input::text(Path::new(name))
         .with_context(|| format!("{name}: neither a file nor one of the configurations {}", presets.join(", ")))?;
     Config::from_toml(&text).with_context(|| name.to_string())
 }

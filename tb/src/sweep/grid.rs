@@ -109,7 +109,7 @@ impl Grid {
     /// # Errors
     /// A file that cannot be read, is not TOML, has fields that mean nothing or values out of range.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
-        let text = std::fs::read_to_string(path).with_context(|| path.display().to_string())?;
+        let text = crate::input::text(path)?;
         let grid: Self = toml::from_str(&text).with_context(|| path.display().to_string())?;
         grid.check().with_context(|| path.display().to_string())?;
         Ok(grid)

@@ -1,7 +1,7 @@
 //! What a point gives.
 
 use super::{Grid, Point};
-use anyhow::{Context, ensure};
+use anyhow::ensure;
 use fnv::FnvHasher;
 use host::{Logits, Options, Session, Source};
 use npu::utilisation;
@@ -44,7 +44,7 @@ impl<'a> Study<'a> {
     /// A text that cannot be read, or is too short.
     pub fn new(grid: &'a Grid, source: &'a Source) -> anyhow::Result<Self> {
         let text = match &grid.text {
-            Some(path) => std::fs::read_to_string(path).with_context(|| path.display().to_string())?,
+            Some(path) => crate::input::text(path)?,
             None => crate::run::HELD_OUT.into(),
         };
         let mut prompt = source.llm().tokenizer.encode(&text)?;

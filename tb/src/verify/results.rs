@@ -154,7 +154,7 @@ impl Results {
     /// A file that cannot be read, that is none, or that another version wrote.
     pub fn read(path: &Path) -> anyhow::Result<Self> {
         let shown = path.display();
-        let text = std::fs::read_to_string(path).with_context(|| format!("cannot read {shown}"))?;
+        let text = crate::input::text(path)?;
         let results: Self =
             serde_json::from_str(&text).with_context(|| format!("{shown} is no file of `magpie verify --results`"))?;
         ensure!(results.version == VERSION, "{shown} has version {}, this magpie reads {VERSION}", results.version);
