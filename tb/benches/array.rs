@@ -108,7 +108,7 @@ struct Digest(u64);
 
 impl Digest {
     fn add(&mut self, engine: &Datapath, cycle: &Cycle) {
-        if let Some(row) = engine.out().filter(|_| cycle.enable) {
+        if let Some(row) = engine.out().row.filter(|_| cycle.enable) {
             row.values.iter().for_each(|&sum| self.0 = (self.0 ^ u64::from(sum as u32)).wrapping_mul(0x100_0000_01b3));
         }
     }

@@ -63,7 +63,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let ran = machine.run(&mut mode, job, &x, &w)?;
     if let Some(dir) = &args.vectors {
         let sums: Vec<u32> = (0..job.m * job.n).map(|i| ran.sums.bits(i)).collect();
-        vectors::write(dir, setup.config, job, (&x.clocked(), &w.clocked()), &sums)?;
+        vectors::write(dir, setup.config, job, (&x.clocked(), &w.clocked()), &sums, args.options.seed)?;
     }
     let (codes, flags) = finish.apply(&setup, job, &ran, (&x, &w), &finish.columns);
     let result = finish.npy(&[job.m, job.n], &codes)?;

@@ -12,6 +12,16 @@ pub struct Datapath {
     sum: OutRow,
     /// Whether a finished row stood at the output before the last edge.
     offered: bool,
+    /// Whether `overflow` was high then.
+    overflow: bool,
+}
+
+/// What stood at the ports before the last edge.
+pub struct DatapathOut<'a> {
+    /// The finished row that was on offer.
+    pub row: Option<&'a OutRow>,
+    /// Some sum has left 32 bits.
+    pub overflow: bool,
 }
 
 impl Datapath {
@@ -25,25 +35,26 @@ impl Datapath {
             accumulator: Accumulator::new(config),
             sum: OutRow::blank(config.cols),
             offered: false,
+            overflow: false,
         }
     }
 }
 
 impl Module for Datapath {
     type In<'a> = Cycle;
-    type Out<'a> = Option<&'a OutRow>;
+    type Out<'a> = DatapathOut<'a>;
 
-    /// The row that stood at the output before the last edge.
-    fn out(&self) -> Option<&OutRow> {
-        self.offered.then_some(&self.sum)
+    /// The ports before the last edge.
+    fn out(&self) -> DatapathOut<'_> {
+        DatapathOut { row: self.offered.then_some(&self.sum), overflow: self.overflow }
     }
 
     fn clock(&mut self, i: &Cycle) {
+        self.accumulator.sum(&mut self.sum);
+        (self.offered, self.overflow) = (self.accumulator.offers(), self.accumulator.overflow());
         if i.reset {
             return self.reset();
         }
-        self.accumulator.sum(&mut self.sum);
-        self.offered = self.accumulator.offers();
         let south = self.array.out();
         let row = self.deskew.row(&south);
         let (side, scales) = (Side::default(), None);

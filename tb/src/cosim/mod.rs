@@ -9,9 +9,9 @@ mod simulator;
 mod stimulus;
 
 pub use compare::{Mismatch, Outcome, compare};
-pub use datapath::{Datapath, twin_path};
+pub use datapath::{Datapath, DatapathOut, twin_path};
 pub use simulator::{Build, MODULES, Simulator};
-pub use stimulus::{Cycle, Place, Stimulus, Tiles, operands, schedule};
+pub use stimulus::{Cycle, Place, Stimulus, Tiles, operands, schedule, wild};
 
 use std::path::PathBuf;
 

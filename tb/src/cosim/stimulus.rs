@@ -32,52 +32,23 @@ impl Stimulus {
         let mut rng = Xoshiro256PlusPlus::seed_from_u64(seed);
         let mut this = Self { config, cycles: Vec::with_capacity(cycles) };
         for (end, tiles) in [(cycles / 4, true), (cycles / 2, false), (3 * cycles / 4, true), (cycles, false)] {
-            let mut reset = this.wild(&mut rng);
-            reset.reset = true;
-            this.cycles.push(reset);
+            this.cycles.push(Cycle { reset: true, ..wild(config, &mut rng) });
             while this.cycles.len() < end {
                 if tiles {
                     let steps = this.gemm(&mut rng);
                     for step in steps {
                         while rng.random_bool(0.1) {
-                            let mut stall = this.wild(&mut rng);
-                            stall.enable = false;
-                            this.cycles.push(stall);
+                            this.cycles.push(Cycle { enable: false, ..wild(config, &mut rng) });
                         }
                         this.cycles.push(step);
                     }
                 } else {
-                    let cycle = this.wild(&mut rng);
-                    this.cycles.push(cycle);
+                    this.cycles.push(wild(config, &mut rng));
                 }
             }
             this.cycles.truncate(end.max(1));
         }
         this
-    }
-
-    /// Any wires at all.
-    fn wild(&self, rng: &mut Xoshiro256PlusPlus) -> Cycle {
-        let Config { rows, cols, depth, datapath, .. } = self.config;
-        let rows = (0..rows)
-            .map(|_| WestRow {
-                act: operand(datapath, rng),
-                valid: rng.random_bool(0.7),
-                swap: rng.random_bool(0.2),
-                weight: operand(datapath, rng),
-                load: rng.random_bool(0.5),
-                keep: rng.random_bool(0.7),
-            })
-            .collect();
-        let tag = Tag {
-            valid: rng.random_bool(0.8),
-            first: rng.random_bool(0.2),
-            last: rng.random_bool(0.2),
-            end: rng.random_bool(0.1),
-            address: rng.random_range(0..depth.min(4)) as u16,
-            lanes: rng.random_range(0..=cols) as u16,
-        };
-        Cycle { reset: false, enable: rng.random_bool(0.9), rows, tag }
     }
 
     /// A job of a few tiles.
@@ -112,6 +83,30 @@ impl Stimulus {
         }
         text
     }
+}
+
+/// Any wires at all.
+pub fn wild(config: Config, rng: &mut Xoshiro256PlusPlus) -> Cycle {
+    let Config { rows, cols, depth, datapath, .. } = config;
+    let rows = (0..rows)
+        .map(|_| WestRow {
+            act: operand(datapath, rng),
+            valid: rng.random_bool(0.7),
+            swap: rng.random_bool(0.2),
+            weight: operand(datapath, rng),
+            load: rng.random_bool(0.5),
+            keep: rng.random_bool(0.7),
+        })
+        .collect();
+    let tag = Tag {
+        valid: rng.random_bool(0.8),
+        first: rng.random_bool(0.2),
+        last: rng.random_bool(0.2),
+        end: rng.random_bool(0.1),
+        address: rng.random_range(0..depth.min(4)) as u16,
+        lanes: rng.random_range(0..=cols) as u16,
+    };
+    Cycle { reset: false, enable: rng.random_bool(0.9), rows, tag }
 }
 
 /// Tiles of a job.

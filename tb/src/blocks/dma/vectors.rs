@@ -56,8 +56,27 @@ bench.hex        base address, bus bytes, latency (AR to R, last W to B), words 
                  and of w.hex, most bytes a job may write, most descriptors a doorbell may start: 64 bits each
 ar.hex, aw.hex   bursts in order: address 48 bits, beats 12 bits (the cycle engine's; any legal cut moves the same bytes)
 w.hex            write beats in order: last 4 bits, strobe a bit a lane, data of a beat
-dma_vectors.sv   reads all this: a memory, and checks
+dma_vectors.sv   reads all this: a memory, and checks. It ends with PASSED and exit code 0, or FAILED and another
 ";
+
+/// How the reader plays the recorded write beats of this very folder; `numbers` are bench.hex's.
+fn command(numbers: &[u64]) -> String {
+    let most = numbers[5].max(numbers[7]).max(numbers[8]).max(1);
+    let parameters = [("BUS", numbers[1]), ("DEPTH", numbers[3].max(1)), ("MANY", most)];
+    let icarus: String = parameters.iter().map(|(name, value)| format!(" -P dma_vectors.{name}={value}")).collect();
+    let verilator: String = parameters.iter().map(|(name, value)| format!(" -G{name}={value}")).collect();
+    format!(
+        "
+The recorded write beats, played into the memory in the place of a design, from this folder.
+With Icarus Verilog:
+  iverilog -g2012 -s dma_vectors{icarus} -o replay dma_vectors.sv
+  vvp replay +vectors=. +replay
+With Verilator:
+  verilator --binary --timescale 1ns/1ns --top-module dma_vectors{verilator} -Mdir replay_obj dma_vectors.sv
+  replay_obj/Vdma_vectors +vectors=. +replay
+"
+    )
+}
 
 /// Writes the files of a scenario; the bursts are those of the cycle engine, the rest is what `expected` says.
 ///
@@ -118,7 +137,7 @@ pub fn write(dir: &Path, s: &Scenario, expected: &Expected<'_>) -> anyhow::Resul
     let changed = |i: usize| slice(&s.image.bytes, i) != slice(expected.bytes, i);
     let words = |numbers: &[u64]| numbers.iter().fold(String::new(), |text, n| text + &format!("{n:016x}\n"));
     let files = [
-        ("README", README.to_string()),
+        ("README", README.to_string() + &command(&numbers)),
         ("memory.hex", memory(&s.image.bytes, bus, near)),
         ("expected.hex", memory(expected.bytes, bus, changed)),
         ("regions.hex", regions),

@@ -1,9 +1,9 @@
 // Reads a folder of vectors of the data-movement engine: a memory for your AXI slave to serve, and checks for what came.
 //
-//   iverilog -g2012 -P dma_vectors.BUS=64 -o replay dma_vectors.sv && vvp replay +vectors=FOLDER +replay
-//
+// The README beside it has the command lines for these vectors.
 // Plusargs: +vectors=FOLDER; +replay plays the recorded write beats into the memory, in place of a design, and checks.
-// A bench instantiates the module, calls load, serves reads from `memory`, calls write and complete, then check.
+// A bench instantiates the module, calls load, serves reads from `memory`, calls write and complete, then check, which ends the
+// simulation by $fatal where something is wrong.
 module dma_vectors #(
     parameter BUS = 64,         // bus bytes, as bench.hex says
     parameter DEPTH = 1 << 16,  // words of memory at most
@@ -36,9 +36,12 @@ module dma_vectors #(
         begin
             if (!$value$plusargs("vectors=%s", folder)) folder = ".";
             $readmemh({folder, "/bench.hex"}, bench);
-            if (bench[1] != BUS || bench[3] > DEPTH || bench[5] > MANY || bench[7] > MANY || bench[8] > MANY) begin
-                $display("these vectors need BUS=%0d, DEPTH>=%0d, MANY>=%0d", bench[1], bench[3], bench[8]);
-                $finish;
+            // A file that is not there leaves x.
+            if (bench[1] !== BUS
+                || (bench[3] <= DEPTH && bench[5] <= MANY && bench[6] <= 256 && bench[7] <= MANY && bench[8] <= MANY) !== 1'b1) begin
+                $display("FAILED: these vectors need BUS=%0d, DEPTH>=%0d, MANY>=%0d completions, bursts (%0d) and beats (%0d)",
+                         bench[1], bench[3], bench[5], bench[7], bench[8]);
+                $fatal(1);
             end
             $readmemh({folder, "/memory.hex"}, memory);
             for (i = 0; i < bench[3]; i = i + 1) expected[i] = memory[i];
@@ -84,6 +87,7 @@ module dma_vectors #(
                 wrong = wrong + 1;
             end
             $display("%0s: %0d words, %0d wrong", wrong == 0 ? "PASSED" : "FAILED", bench[3], wrong);
+            if (wrong != 0) $fatal(1);
         end
     endtask
 

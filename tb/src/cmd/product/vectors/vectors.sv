@@ -1,21 +1,19 @@
 // Holds a datapath against a folder of vectors, cycle by cycle.
 //
-//   iverilog -g2012 -s mvp_vectors -P mvp_vectors.ROWS=4 -P mvp_vectors.COLS=4 -o check mvp_vectors.sv hw/sv/mvp_*.sv
-//   vvp check +vectors=FOLDER
-//
-// ROWS, COLS, DEPTH and FLOAT are those of shape.hex. Put a module of your own, with the ports of mvp_datapath, in its place.
+// The README beside it has the command lines for these vectors, every bit of a word, and what is compared when. Put a module of your own,
+// with the ports of mvp_datapath, in its place. Exit code 0: PASSED. Any other: FAILED.
 module mvp_vectors #(
     parameter ROWS  = 4,
     parameter COLS  = 4,
     parameter DEPTH = 1024,
     parameter FLOAT = 0,
-    parameter MANY  = 1 << 20   // cycles at most
+    parameter MANY  = 1 << 20   // room for cycles, at least those of shape.hex
 );
     localparam WIDTH = (FLOAT != 0) ? 16 : 8;
     localparam WEST  = (2 * WIDTH + 4) * ROWS;
 
     reg [WEST+30:0]    stimulus [0:MANY-1];
-    reg [32*COLS+10:0] expected [0:MANY-1];
+    reg [32*COLS+11:0] expected [0:MANY-1];
     reg [31:0]         shape [0:4];
     reg [WEST+30:0]    word = {(WEST + 31){1'b0}};
     reg [8*512-1:0]    folder;
@@ -51,7 +49,7 @@ module mvp_vectors #(
 
     task differs;
         begin
-            if (wrong < 8) $display("cycle %0d: expected %h, got %h", n, expected[n], {offers, end_out, lanes_out, sum_out});
+            if (wrong < 8) $display("cycle %0d: expected %h, got %h", n, expected[n], {overflow, offers, end_out, lanes_out, sum_out});
             wrong = wrong + 1;
         end
     endtask
@@ -59,10 +57,11 @@ module mvp_vectors #(
     initial begin
         if (!$value$plusargs("vectors=%s", folder)) folder = ".";
         $readmemh({folder, "/shape.hex"}, shape);
-        if (shape[0] != ROWS || shape[1] != COLS || shape[2] != DEPTH || shape[3] != FLOAT || shape[4] > MANY) begin
+        // A file that is not there leaves x.
+        if (shape[0] !== ROWS || shape[1] !== COLS || shape[2] !== DEPTH || shape[3] !== FLOAT || (shape[4] <= MANY) !== 1'b1) begin
             $display("FAILED: these vectors need ROWS=%0d COLS=%0d DEPTH=%0d FLOAT=%0d MANY>=%0d",
                      shape[0], shape[1], shape[2], shape[3], shape[4]);
-            $finish;
+            $fatal(1);
         end
         $readmemh({folder, "/stimulus.hex"}, stimulus, 0, shape[4] - 1);
         $readmemh({folder, "/expected.hex"}, expected, 0, shape[4] - 1);
@@ -71,7 +70,7 @@ module mvp_vectors #(
             #5;
             // Before the first edge nothing is known.
             if (n > 0) begin
-                if (offers !== expected[n][32*COLS+10]) differs;
+                if ({overflow, offers} !== expected[n][32*COLS+10 +: 2]) differs;
                 else if (offers) begin
                     rows = rows + 1;
                     if ({end_out, lanes_out} !== expected[n][32*COLS +: 10]) differs;
@@ -84,6 +83,7 @@ module mvp_vectors #(
         end
         if (rows == 0) wrong = wrong + 1;
         $display("%0s: %0d cycles, %0d rows, %0d wrong", wrong == 0 ? "PASSED" : "FAILED", shape[4], rows, wrong);
+        if (wrong != 0) $fatal(1);
         $finish;
     end
 endmodule
