@@ -3,6 +3,8 @@ use numeric::{FloatFormat, Specials};
 
 /// Largest number of rows or columns.
 const MAX_SIDE: usize = 256;
+/// Smallest accumulator, in rows: the output FIFO is as deep, and one entry would run at half rate.
+const MIN_DEPTH: usize = 2;
 /// Largest accumulator, in rows.
 const MAX_DEPTH: usize = 65_536;
 /// Largest M, N or K of a job: the width of its registers.
@@ -17,7 +19,7 @@ pub struct Config {
     pub rows: usize,
     /// C: columns of elements, the n of a tile, 1..=256.
     pub cols: usize,
-    /// D: rows of the accumulator and of the output FIFO, 1..=65,536.
+    /// D: rows of the accumulator and of the output FIFO, 2..=65,536: a FIFO of one entry runs at half rate.
     pub depth: usize,
     /// What an element multiplies.
     pub datapath: Datapath,
@@ -48,12 +50,14 @@ pub enum ConfigError {
         cols: usize,
     },
     /// Accumulator depth out of range.
-    #[error("an accumulator of {0} rows: it must have 1..={MAX_DEPTH}")]
+    #[error(
+        "an accumulator of {0} rows: it must have {MIN_DEPTH}..={MAX_DEPTH}; the output FIFO is as deep, and one row would halve its rate"
+    )]
     Depth(usize),
     /// Pipeline stages out of range.
-    #[error("a {unit} of {stages} stages: it must have 1..={MAX_STAGES}")]
+    #[error("{unit} of {stages} stages: it must have 1..={MAX_STAGES}")]
     Stages {
-        /// `multiply-accumulate` or `accumulator`.
+        /// `a multiply-accumulate` or `an accumulator`.
         unit: &'static str,
         /// Stages asked for.
         stages: usize,
@@ -130,10 +134,10 @@ impl Config {
         if !side.contains(&self.rows) || !side.contains(&self.cols) {
             return Err(ConfigError::Side { rows: self.rows, cols: self.cols });
         }
-        if !(1..=MAX_DEPTH).contains(&self.depth) {
+        if !(MIN_DEPTH..=MAX_DEPTH).contains(&self.depth) {
             return Err(ConfigError::Depth(self.depth));
         }
-        for (unit, stages) in [("multiply-accumulate", self.mac_stages), ("accumulator", self.adder_stages)] {
+        for (unit, stages) in [("a multiply-accumulate", self.mac_stages), ("an accumulator", self.adder_stages)] {
             if !(1..=MAX_STAGES).contains(&stages) {
                 return Err(ConfigError::Stages { unit, stages });
             }
@@ -244,6 +248,9 @@ mod tests {
     fn what_cannot_be_built_is_refused() {
         let good = Config::default();
         for bad in [
+            Config { depth: 0, ..good },
+            Config { depth: 1, ..good },
+            Config { depth: MAX_DEPTH + 1, ..good },
             Config { mac_stages: 0, ..good },
             Config { adder_stages: 17, ..good },
             Config { group: Some(0), ..good },
@@ -251,5 +258,6 @@ mod tests {
         ] {
             assert!(bad.checked().is_err(), "{bad:?}");
         }
+        assert_eq!(Config { depth: MIN_DEPTH, ..good }.checked().map(|c| c.depth), Ok(MIN_DEPTH));
     }
 }

@@ -107,7 +107,7 @@ pub(super) fn conv(case: &mut Case) -> anyhow::Result<()> {
     let conv = geometry(order, shape, rng).checked()?;
     let datapath = formats::datapath(if data == "uint8" { "int8" } else { data })?;
     let (rows, cols) = (rng.random_range(1..9), rng.random_range(1..6));
-    let config = Config { rows, cols, depth: rng.random_range(1..40), datapath, ..Config::default() }.checked()?;
+    let config = Config { rows, cols, depth: rng.random_range(2..40), datapath, ..Config::default() }.checked()?;
     let stall = ["none", "x", "w", "y", "all"][rng.random_range(0..5)];
     let slow = rng.random_range(0.2..0.9);
     let rate = |port: &str| if stall == port || stall == "all" { slow } else { 1.0 };

@@ -175,7 +175,7 @@ pub(super) fn formats(case: &mut Case) -> anyhow::Result<()> {
         if directed { (stages[index % 3], stages[index / 3 % 3]) } else { (stages[2], rng.random_range(1..7)) };
     let group = grouped.then(|| [1, 5, 8, 32][rng.random_range(0..4)]);
     let (rows, cols) = (rng.random_range(1..12), rng.random_range(1..12));
-    let depth = if rng.random_bool(0.3) { rng.random_range(1..20) } else { 1024 };
+    let depth = if rng.random_bool(0.3) { rng.random_range(2..20) } else { 1024 };
     let config = Config { rows, cols, depth, datapath, mac_stages: l, adder_stages: a, group }.checked()?;
     let least = cols.max(config.accumulator_latency());
     let m = match window {

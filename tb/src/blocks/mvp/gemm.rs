@@ -119,7 +119,7 @@ pub(super) fn shapes(case: &mut Case) -> anyhow::Result<()> {
             let rng = &mut case.rng;
             let mut side = || if rng.random_bool(0.02) { rng.random_range(100..=256) } else { rng.random_range(1..20) };
             let config = Config { rows: side(), cols: side(), ..Config::default() };
-            let depth = if rng.random_bool(0.5) { rng.random_range(1..40) } else { 1024 };
+            let depth = if rng.random_bool(0.5) { rng.random_range(2..40) } else { 1024 };
             let job = Job { m: rng.random_range(1..70), n: rng.random_range(1..70), k: rng.random_range(1..70) };
             (Config { depth, ..config }.checked()?, job)
         }
@@ -173,7 +173,7 @@ pub(super) fn mesh(case: &mut Case) -> anyhow::Result<()> {
     let config = Config {
         rows: rng.random_range(1..7),
         cols: rng.random_range(1..7),
-        depth: rng.random_range(1..9),
+        depth: rng.random_range(2..9),
         datapath: formats::datapath(formats::NAMES[case.index % formats::NAMES.len()])?,
         mac_stages: rng.random_range(1..6),
         adder_stages: rng.random_range(1..6),

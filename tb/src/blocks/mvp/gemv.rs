@@ -193,7 +193,7 @@ pub(super) fn gemv(case: &mut Case) -> anyhow::Result<()> {
     let (l, a) = ([1, 4, rng.random_range(2..7)][index % 3], [1, 4, rng.random_range(2..7)][index / 3 % 3]);
     let (rows, cols) = (rng.random_range(2..9), rng.random_range(4..9));
     let group = rng.random_bool(0.4).then(|| [1, 5, 8, 32][rng.random_range(0..4)]);
-    let depth = if rng.random_bool(0.3) { rng.random_range(1..12) } else { 1024 };
+    let depth = if rng.random_bool(0.3) { rng.random_range(2..12) } else { 1024 };
     let config = Config { rows, cols, depth, datapath, mac_stages: l, adder_stages: a, group };
     let vectors = rng.random_range(1..=cols.min(4));
     let outputs = if directed { cols / vectors } else { rng.random_range(1..=cols / vectors) };

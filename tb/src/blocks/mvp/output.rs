@@ -335,7 +335,7 @@ pub(super) fn output(case: &mut Case) -> anyhow::Result<()> {
     let (sums, format, activation) = (SUMS[index / 15 % 4], RESULTS[index / 3 % 5], ACTIVATIONS[index % 3]);
     let datapath = if sums == "bf16" { Datapath::float(FloatFormat::BF16) } else { Datapath::Int8 };
     let group = (sums == "grouped").then_some(8);
-    let depth = if rng.random_bool(0.4) { rng.random_range(1..8) } else { 1024 };
+    let depth = if rng.random_bool(0.4) { rng.random_range(2..8) } else { 1024 };
     let (rows, cols) = (rng.random_range(1..9), rng.random_range(1..9));
     let config = Config { rows, cols, depth, datapath, group, ..Config::default() }.checked()?;
     let stall = ["none", "row", "columns", "y", "all"][rng.random_range(0..5)];

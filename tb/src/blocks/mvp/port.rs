@@ -279,7 +279,7 @@ pub(super) fn port(case: &mut Case) -> anyhow::Result<()> {
     let cols = rng.random_range(1..7);
     let vectors = rng.random_range(1..=cols.min(2));
     let outputs = rng.random_range(1..=cols / vectors);
-    let depth = if !regular && rng.random_bool(0.4) { rng.random_range(1..12) } else { 1024 };
+    let depth = if !regular && rng.random_bool(0.4) { rng.random_range(2..12) } else { 1024 };
     let stages = [1, 4, rng.random_range(2..7)];
     let (mac_stages, adder_stages) = (stages[rng.random_range(0..3)], stages[rng.random_range(0..3)]);
     let config = Config { rows, cols, depth, datapath, mac_stages, adder_stages, group };
