@@ -2,17 +2,20 @@
 //!
 //! A file is the magic `\x93NUMPY`, a version (1.0, 2.0 or 3.0), the length of the header, a header that is a Python dictionary of
 //! `descr`, `fortran_order` and `shape`, and the values (format: numpy.org/doc/stable/reference/generated/numpy.lib.format.html).
-//! Little-endian, row-major arrays are read; anything else is refused by name. Nothing is allocated that the file itself does not hold.
+//! Little-endian, row-major arrays are read; anything else is refused by name. No more is read than the header
+//! asks for, and nothing is allocated that the file itself does not hold.
 
-use std::{fmt, fs, path::Path};
+use std::fs::File;
+use std::io::{self, Read};
+use std::{fmt, path::Path};
 
 const MAGIC: &[u8] = b"\x93NUMPY";
 /// Longest header: NumPy's own limit for untrusted files is 10,000 characters.
 const MAX_HEADER: usize = 10_000;
 /// Most dimensions, as NumPy has them.
 const MAX_DIMENSIONS: usize = 64;
-/// Largest file that is read.
-const MAX_FILE: u64 = 1 << 30;
+/// Most bytes of values.
+const MAX_VALUES: usize = 1 << 30;
 
 /// The type of an array's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -101,9 +104,16 @@ pub enum NpyError {
     /// The file cannot be read.
     #[error("cannot be read")]
     Read(#[source] std::io::Error),
-    /// The file is larger than any operand.
-    #[error("{0} bytes: at most {MAX_FILE} are read")]
-    FileTooLarge(u64),
+    /// The array is larger than any operand.
+    #[error("shape {shape:?} of {dtype} has {bytes} bytes of values: at most {MAX_VALUES} are read")]
+    TooLarge {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The type.
+        dtype: Dtype,
+        /// Bytes.
+        bytes: usize,
+    },
     /// It does not begin as an `.npy` file does.
     #[error("no .npy file: it does not begin with \\x93NUMPY (numpy.save writes one)")]
     Magic,
@@ -140,11 +150,19 @@ pub enum NpyError {
     /// A shape whose size does not fit 64 bits.
     #[error("shape {0:?} has more values than can be counted")]
     TooMany(Vec<usize>),
-    /// More or fewer bytes than the shape needs.
-    #[error("{state}: shape {shape:?} of {dtype} needs {expected} bytes of values, the file has {got}")]
-    Length {
-        /// `torn` or `too long`.
-        state: &'static str,
+    /// More bytes than the shape needs.
+    #[error("too long: shape {shape:?} of {dtype} needs {expected} bytes of values, and more follow them")]
+    TooLong {
+        /// The shape.
+        shape: Vec<usize>,
+        /// The type.
+        dtype: Dtype,
+        /// Bytes needed.
+        expected: usize,
+    },
+    /// Fewer bytes than the shape needs.
+    #[error("torn: shape {shape:?} of {dtype} needs {expected} bytes of values, the file has {got}")]
+    Torn {
         /// The shape.
         shape: Vec<usize>,
         /// The type.
@@ -172,24 +190,19 @@ pub enum NpyError {
     },
 }
 
-impl Npy {
-    /// Reads a file.
-    ///
-    /// # Errors
-    /// If it cannot be read, is too large, torn, too long, no `.npy` file, not in C order or of an unknown type.
-    pub fn read(path: &Path) -> Result<Self, NpyError> {
-        let size = fs::metadata(path).map_err(NpyError::Read)?.len();
-        if size > MAX_FILE {
-            return Err(NpyError::FileTooLarge(size));
-        }
-        Self::parse(&fs::read(path).map_err(NpyError::Read)?)
-    }
+/// What a header says.
+struct Layout {
+    dtype: Dtype,
+    shape: Vec<usize>,
+    /// Where the values begin.
+    start: usize,
+    /// Bytes of values.
+    expected: usize,
+}
 
-    /// Reads the bytes of a file.
-    ///
-    /// # Errors
-    /// As [`Npy::read`].
-    pub fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
+impl Layout {
+    /// Of a file that begins with these bytes.
+    fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
         let torn = || NpyError::TornHeader(bytes.len());
         if !bytes.starts_with(&MAGIC[..bytes.len().min(MAGIC.len())]) || bytes.is_empty() {
             return Err(NpyError::Magic);
@@ -209,12 +222,47 @@ impl Npy {
         let count = shape.iter().try_fold(1usize, |n, &extent| n.checked_mul(extent));
         let expected = count.and_then(|n| n.checked_mul(dtype.bytes()));
         let Some(expected) = expected else { return Err(NpyError::TooMany(shape)) };
-        let data = &bytes[start + length..];
-        if data.len() != expected {
-            let state = if data.len() < expected { "torn" } else { "too long" };
-            return Err(NpyError::Length { state, shape, dtype, expected, got: data.len() });
+        Ok(Self { dtype, shape, start: start + length, expected })
+    }
+}
+
+impl Npy {
+    /// Reads a file, or a pipe.
+    ///
+    /// # Errors
+    /// If it cannot be read, is too large, torn, too long, no `.npy` file, not in C order or of an unknown type.
+    pub fn read(path: &Path) -> Result<Self, NpyError> {
+        Self::take(File::open(path).map_err(NpyError::Read)?)
+    }
+
+    /// Reads the longest header there is, then what that header asks for and one byte more.
+    fn take(mut file: impl Read) -> Result<Self, NpyError> {
+        let mut bytes = Vec::new();
+        let mut read = |bytes: &mut Vec<u8>, limit: usize| -> io::Result<usize> {
+            file.by_ref().take(limit as u64).read_to_end(bytes)
+        };
+        read(&mut bytes, 12 + MAX_HEADER).map_err(NpyError::Read)?;
+        let Layout { dtype, shape, start, expected } = Layout::parse(&bytes)?;
+        if expected > MAX_VALUES {
+            return Err(NpyError::TooLarge { shape, dtype, bytes: expected });
         }
-        Ok(Self { dtype, shape, data: data.to_vec() })
+        let rest = (start + expected + 1).saturating_sub(bytes.len());
+        read(&mut bytes, rest).map_err(NpyError::Read)?;
+        Self::parse(&bytes)
+    }
+
+    /// Reads the bytes of a file.
+    ///
+    /// # Errors
+    /// As [`Npy::read`].
+    pub fn parse(bytes: &[u8]) -> Result<Self, NpyError> {
+        let Layout { dtype, shape, start, expected } = Layout::parse(bytes)?;
+        let data = &bytes[start..];
+        match data.len().cmp(&expected) {
+            std::cmp::Ordering::Less => Err(NpyError::Torn { shape, dtype, expected, got: data.len() }),
+            std::cmp::Ordering::Greater => Err(NpyError::TooLong { shape, dtype, expected }),
+            std::cmp::Ordering::Equal => Ok(Self { dtype, shape, data: data.to_vec() }),
+        }
     }
 
     /// The bytes of a file, version 1.0, values aligned to 64 bytes.
@@ -378,6 +426,45 @@ mod tests {
     fn saved() -> Vec<u8> {
         let text = "{'descr': '|i1', 'fortran_order': False, 'shape': (1, 3), }";
         [b"\x93NUMPY\x01\x00v\x00", text.as_bytes(), &[b' '; 58], b"\n\x01\xfe\x03"].concat()
+    }
+
+    /// A stream without an end that counts what was taken of it.
+    struct Endless {
+        head: Vec<u8>,
+        taken: usize,
+    }
+
+    impl Read for Endless {
+        fn read(&mut self, into: &mut [u8]) -> io::Result<usize> {
+            for byte in into.iter_mut() {
+                *byte = self.head.get(self.taken).copied().unwrap_or(0);
+                self.taken += 1;
+            }
+            Ok(into.len())
+        }
+    }
+
+    #[test]
+    fn no_more_is_read_than_the_header_asks_for() {
+        let header = |shape: &str| {
+            let text = format!("{{'descr': '|i1', 'fortran_order': False, 'shape': {shape}}}");
+            [b"\x93NUMPY\x01\x00", (text.len() as u16).to_le_bytes().as_slice(), text.as_bytes()].concat()
+        };
+        let large = MAX_VALUES + 1;
+        for (head, word, most) in [
+            (vec![0; 16], "no .npy file", 12 + MAX_HEADER),
+            (header("(3,)"), "too long", 12 + MAX_HEADER),
+            (header("(50000,)"), "too long", 50_000 + 128),
+            (header(&format!("({large},)")), "at most 1073741824", 12 + MAX_HEADER),
+        ] {
+            let mut endless = Endless { head, taken: 0 };
+            let error = Npy::take(&mut endless).unwrap_err().to_string();
+            assert!(error.contains(word), "{error:?} lacks {word:?}");
+            assert!(endless.taken <= most, "{word}: {} bytes taken", endless.taken);
+        }
+        let long = Npy { dtype: Dtype::I8, shape: vec![30_000], data: vec![7; 30_000] };
+        assert_eq!(Npy::take(long.bytes().as_slice()).unwrap(), long);
+        assert_eq!(Npy::take(saved().as_slice()).unwrap(), Npy::parse(&saved()).unwrap());
     }
 
     fn any_array() -> impl Strategy<Value = Npy> {
