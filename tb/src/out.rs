@@ -6,7 +6,7 @@ use anyhow::{Context, bail};
 use std::fmt;
 use std::fs::{self, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// `print!` for the commands.
 macro_rules! out {
@@ -44,18 +44,57 @@ pub fn is_stdout(path: &Path) -> bool {
 /// not there afterwards.
 ///
 /// # Errors
-/// A file that cannot be written; two that are standard output.
-pub fn probe<'a>(files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>) -> anyhow::Result<()> {
-    let mut taken = None;
+/// A file that cannot be written; two that are one.
+pub fn probe<'a>(files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)> + Clone) -> anyhow::Result<()> {
+    for (option, path) in files.clone() {
+        if let Some(path) = path.filter(|path| !is_stdout(path)) {
+            try_file(option, path)?;
+        }
+    }
+    distinct(files)
+}
+
+/// Refuses two outputs of one command that are one file, or both standard output: the second would be all that is left.
+///
+/// # Errors
+/// Both options and the file.
+pub fn distinct<'a>(files: impl IntoIterator<Item = (&'static str, Option<&'a Path>)>) -> anyhow::Result<()> {
+    let mut taken: Vec<(&str, PathBuf)> = Vec::new();
     for (option, path) in files {
         let Some(path) = path else { continue };
-        if !is_stdout(path) {
-            try_file(option, path)?;
-        } else if let Some(first) = taken.replace(option) {
-            bail!("{first} and {option} both go to standard output: give one of them a file");
+        let real = if is_stdout(path) { path.into() } else { place(path, LINKS) };
+        // A device such as /dev/null keeps nothing that could be lost.
+        if fs::metadata(&real).is_ok_and(|m| !m.is_file() && !m.is_dir()) {
+            continue;
+        }
+        match taken.iter().find(|(_, other)| *other == real) {
+            Some((first, _)) if is_stdout(path) => {
+                bail!("{first} and {option} both go to standard output: give one of them a file")
+            }
+            Some((first, _)) => bail!("{first} and {option} are one file, {}: give each its own", path.display()),
+            None => taken.push((option, real)),
         }
     }
     Ok(())
+}
+
+/// Most symbolic links that are followed to a file that is not there yet.
+const LINKS: usize = 40;
+
+/// Where a path leads, whether or not there is a file.
+fn place(path: &Path, links: usize) -> PathBuf {
+    if let Ok(real) = path.canonicalize() {
+        return real;
+    }
+    let folder = match path.parent() {
+        Some(parent) if parent != Path::new("") => parent,
+        _ => Path::new("."),
+    };
+    match (fs::read_link(path), path.file_name()) {
+        (Ok(target), _) if links > 0 => place(&folder.join(target), links - 1),
+        (_, Some(name)) => folder.canonicalize().unwrap_or_else(|_| folder.into()).join(name),
+        (_, None) => path.into(),
+    }
 }
 
 /// The same for a file that standard output cannot stand for, such as one of bytes: `-` is refused.
@@ -136,5 +175,38 @@ mod tests {
         let twice = probe([("--a", Some(Path::new("-"))), ("--b", Some(Path::new("-")))]).unwrap_err();
         assert!(twice.to_string().contains("--a and --b"), "{twice}");
         assert!(probe_file("--a", Path::new("-")).is_err());
+    }
+
+    #[test]
+    fn two_outputs_to_one_file_are_refused_whatever_they_are_called() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().join(name);
+        fs::create_dir(at("sub")).unwrap();
+        fs::write(at("old"), "kept").unwrap();
+        let mut same = vec![
+            (at("new"), at("new")),
+            (at("new"), at("./new")),
+            (at("new"), at("sub/../new")),
+            (at("old"), at("sub/../old")),
+            (at("none/x"), at("none/x")),
+        ];
+        #[cfg(unix)]
+        {
+            use std::os::unix::fs::symlink;
+            symlink(at("old"), at("link")).unwrap();
+            symlink("new", at("ahead")).unwrap();
+            symlink("round", at("round")).unwrap();
+            symlink(at("sub"), at("folder")).unwrap();
+            same.extend([(at("old"), at("link")), (at("new"), at("ahead")), (at("sub/x"), at("folder/x"))]);
+            assert!(distinct([("--a", Some(at("round").as_path())), ("--b", Some(&at("old")))]).is_ok());
+            let null = Path::new("/dev/null");
+            assert!(distinct([("--a", Some(null)), ("--b", Some(null))]).is_ok());
+        }
+        for (a, b) in &same {
+            let error = distinct([("--a", Some(a.as_path())), ("--c", None), ("--b", Some(b))]).unwrap_err();
+            assert!(error.to_string().starts_with("--a and --b are one file"), "{a:?} {b:?}: {error}");
+        }
+        assert!(distinct([("--a", Some(at("new").as_path())), ("--b", Some(&at("sub/new")))]).is_ok());
+        assert!(probe([("--a", Some(at("new").as_path())), ("--b", Some(&at("./new")))]).is_err());
     }
 }

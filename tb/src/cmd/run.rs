@@ -140,6 +140,11 @@ impl Args {
             Trace::check_name(path)?;
             out::probe_file("--wave", path)?;
         }
+        out::distinct([
+            ("--timeline", self.timeline.as_deref()),
+            ("--listing", self.listing.as_deref()),
+            ("--wave", self.wave.as_deref()),
+        ])?;
         Ok(())
     }
 

@@ -287,6 +287,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     for (option, path) in [("--out", &args.out), ("--scalars", &args.scalars)] {
         path.iter().try_for_each(|path| out::probe_file(option, path))?;
     }
+    let files = [("--out", &args.out), ("--scalars", &args.scalars), ("--wave", &args.wave)];
+    out::distinct(files.map(|(option, path)| (option, path.as_deref())))?;
     let clocked = if args.engine == Engine::Transaction {
         None
     } else {

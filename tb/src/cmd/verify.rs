@@ -133,6 +133,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }
         out::probe_file("--results", path)?;
     }
+    out::distinct(args.reports.files().into_iter().chain([("--results", args.results.as_deref())]))?;
     let threads = args.threads.map_or_else(cores, usize::from);
     let options = Options {
         selection: args.selection.clone(),
