@@ -111,3 +111,64 @@ fn strided_views_are_those_of_ndarray() {
         assert!(ran.bytes[out as usize + expected.len()..].iter().all(|b| *b == 0xcc), "seed {n}: canary");
     }
 }
+
+/// `magpie dma` on a file of jobs over an image of 4 KiB.
+fn command(jobs: &str, options: &[&str]) -> (Option<i32>, String, String) {
+    let folder = tempfile::tempdir().unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("jobs.toml"), jobs).unwrap();
+    std::fs::write(at("in.bin"), (0..4096).map(|i| (i * 7 + i / 256) as u8).collect::<Vec<u8>>()).unwrap();
+    let out = std::process::Command::new(env!("CARGO_BIN_EXE_magpie"))
+        .args(["dma", "jobs.toml", "--memory", "in.bin", "--out", "out.bin"])
+        .args(options)
+        .current_dir(folder.path())
+        .output()
+        .unwrap();
+    let [stdout, stderr] = [out.stdout, out.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
+    (out.status.code(), stdout, stderr)
+}
+
+/// Two copies of 64 bytes, by hand; `head` before the regions, `field` within the first job.
+fn jobs(head: &str, field: &str) -> String {
+    let side = |region: u32, offset: u32| format!("{{ region = {region}, offset = {offset}, strides = [0, 0, 1] }}");
+    let job = |field: &str, offset| {
+        let (source, destination) = (side(0, 0), side(1, offset));
+        format!(
+            "[[job]]\nelement = \"b1\"\ncounts = [1, 1, 64]\nsource = {source}\ndestination = {destination}\n{field}\n"
+        )
+    };
+    let region = |base: u32, access: &str| format!("[[region]]\nbase = {base}\nbytes = 2048\naccess = \"{access}\"\n");
+    [head.to_string() + "\n", region(0, "r"), region(2048, "w"), job(field, 0), job("", 64)].concat()
+}
+
+#[test]
+fn a_latency_out_of_range_is_refused_and_a_long_one_is_no_hang() {
+    for latency in ["0", "100001", "18446744073709551615"] {
+        for options in [&[][..], &["--fast"]] {
+            let (code, _, said) = command(&jobs(&format!("latency = {latency}"), ""), options);
+            assert!(code == Some(2) && said.contains("latency"), "{latency}: {said}");
+        }
+    }
+    let long = jobs("latency = 100000", "");
+    let (clocked, fast) = (command(&long, &[]), command(&long, &["--fast"]));
+    assert_eq!((clocked.0, &clocked.1), (Some(0), &fast.1), "{}", clocked.2);
+}
+
+#[test]
+fn tags_are_shown_and_links_refused() {
+    let tagged = jobs("", "tag = 0xabcd");
+    let (code, said, _) = command(&tagged, &[]);
+    assert!(code == Some(0) && said.contains("job 0, tag 0xabcd: done") && said.contains("job 1: done"), "{said}");
+    let (_, said, _) = command(&tagged, &["--json"]);
+    let read: serde_json::Value = serde_json::from_str(&said).unwrap();
+    let tags: Vec<_> = read["jobs"].as_array().unwrap().iter().map(|job| job["tag"].as_u64()).collect();
+    assert_eq!(tags, [Some(0xabcd), Some(1)]);
+    let (code, _, said) = command(&jobs("", "link = 64"), &[]);
+    assert!(code == Some(2) && said.contains("job 0: link"), "{said}");
+}
+
+#[test]
+fn a_trace_and_an_image_are_two_files() {
+    let (code, _, said) = command(&jobs("", ""), &["--trace", "./out.bin"]);
+    assert!(code == Some(2) && said.contains("--out and --trace are one file"), "{said}");
+}

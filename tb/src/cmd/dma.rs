@@ -3,8 +3,8 @@
 use crate::blocks::dma::bench::{self, Bench, Scenario};
 use crate::blocks::dma::memory::Timing;
 use crate::blocks::dma::{reference::Image, vectors};
-use crate::out;
 use crate::wave::{Trace, TraceOptions};
+use crate::{input, out};
 use anyhow::{Context, bail};
 use dma::{Completion, Config, Descriptor, JobError, Preset, REGIONS, Region, Report, WIRE_ALIGN, chain};
 use serde::Deserialize;
@@ -17,7 +17,7 @@ use std::{fs, path::PathBuf, process::ExitCode};
 #[command(after_help = "\
 THE FILE (TOML; JSON by its ending .json)
   [engine]                      sizes, all optional: bus_bytes = 64, reads_in_flight = 128, writes_in_flight = 128
-  latency = 100                 cycles from AR to R and from the last W to B (before any [table])
+  latency = 100                 cycles from AR to R and from the last W to B, 1 to 100000 (before any [table])
 
   [[region]]                    number 0, 1, ... in order of appearance; a job may touch nothing else
   base = 0x0000
@@ -36,8 +36,8 @@ THE FILE (TOML; JSON by its ending .json)
   source = { region = 0, strides = [0, 256, 1] }
   destination = { region = 1, strides = [0, 64, 1] }
 
-  Jobs run in order, as one chain. The image lies at address 0. docs/dma.md explains every field;
-  tb/examples/dma has files to start from.
+  Jobs run in order, as one chain. The image lies at address 0. docs/dma.md
+  has the table of presets and fields; tb/examples/dma has files to start from.
 
 EXAMPLE
   head -c 65536 /dev/urandom >in.bin
@@ -100,12 +100,18 @@ enum Access {
 
 /// Largest memory image, bytes.
 const MAX_IMAGE: u64 = 1 << 30;
+/// Largest file of jobs, bytes.
+const MAX_JOBS: u64 = 1 << 26;
+/// Longest latency, cycles.
+const MAX_LATENCY: u64 = 100_000;
 
 /// A descriptor's place in the file.
 #[derive(Clone, Copy)]
 struct Job {
     number: usize,
     preset: Option<&'static str>,
+    /// The file gives its tag, so the report shows it.
+    tagged: bool,
 }
 
 impl std::fmt::Display for Job {
@@ -123,13 +129,17 @@ struct Done {
 
 fn parse(args: &Args) -> anyhow::Result<(File, Vec<(Job, Descriptor)>)> {
     let shown = args.file.display();
-    let text = fs::read_to_string(&args.file).with_context(|| format!("cannot read {shown}"))?;
+    let bytes = input::read(&args.file, MAX_JOBS)?;
+    let text = String::from_utf8(bytes).with_context(|| format!("{shown} is no text in UTF-8"))?;
     let json = args.file.extension().is_some_and(|e| e == "json");
     let file: File = if json {
         serde_json::from_str(&text).with_context(|| format!("{shown} is no file of jobs"))?
     } else {
         toml::from_str(&text).with_context(|| format!("{shown} is no file of jobs"))?
     };
+    if !(1..=MAX_LATENCY).contains(&file.latency) {
+        bail!("{shown}: latency = {}: from 1 to {MAX_LATENCY} cycles", file.latency);
+    }
     if file.job.is_empty() {
         bail!("{shown} has no [[job]]: `magpie dma --help` shows one");
     }
@@ -139,15 +149,20 @@ fn parse(args: &Args) -> anyhow::Result<(File, Vec<(Job, Descriptor)>)> {
         if table.contains_key("preset") {
             let preset: Preset = table.clone().try_into().with_context(context)?;
             let descriptors = preset.descriptors().with_context(context)?;
-            let job = Job { number: n, preset: Some(preset.name()) };
+            let job = Job { number: n, preset: Some(preset.name()), tagged: false };
             jobs.extend(descriptors.into_iter().map(|d| (job, d)));
         } else {
-            let job = Job { number: n, preset: None };
-            jobs.push((job, table.clone().try_into::<Descriptor>().with_context(context)?));
+            let descriptor: Descriptor = table.clone().try_into().with_context(context)?;
+            if descriptor.link.is_some() {
+                bail!("{shown}: job {n}: link: the jobs of a file are one chain, linked in their order; leave it out");
+            }
+            jobs.push((Job { number: n, preset: None, tagged: table.contains_key("tag") }, descriptor));
         }
     }
-    for (tag, (_, job)) in jobs.iter_mut().enumerate() {
-        job.tag = tag as u32;
+    for (place, (job, descriptor)) in jobs.iter_mut().enumerate() {
+        if !job.tagged {
+            descriptor.tag = place as u32;
+        }
     }
     Ok((file, jobs))
 }
@@ -155,11 +170,7 @@ fn parse(args: &Args) -> anyhow::Result<(File, Vec<(Job, Descriptor)>)> {
 /// Lays memory, regions and chain out.
 fn scenario(args: &Args, file: &File, jobs: &[(Job, Descriptor)]) -> anyhow::Result<(Scenario, usize)> {
     let shown = args.memory.display();
-    let size = fs::metadata(&args.memory).with_context(|| format!("cannot read {shown}"))?.len();
-    if size > MAX_IMAGE {
-        bail!("{shown} has {size} bytes; at most {MAX_IMAGE} can be simulated");
-    }
-    let mut bytes = fs::read(&args.memory).with_context(|| format!("cannot read {shown}"))?;
+    let mut bytes = input::read(&args.memory, MAX_IMAGE)?;
     let image = bytes.len();
     if file.region.len() >= REGIONS {
         bail!("{} regions; at most {} fit beside the one that holds the descriptors", file.region.len(), REGIONS - 1);
@@ -195,7 +206,7 @@ fn scenario(args: &Args, file: &File, jobs: &[(Job, Descriptor)]) -> anyhow::Res
         image: Image { base: 0, bytes },
         doorbells: vec![at],
         bad: Vec::new(),
-        timing: Timing::fixed(file.latency.clamp(1, 100_000)),
+        timing: Timing::fixed(file.latency),
         host_busy: 0.0,
         seed: 0,
     };
@@ -229,6 +240,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (file, jobs) = parse(args)?;
     file.engine.check()?;
     out::probe_file("--out", &args.out)?;
+    let folder = args.vectors.as_deref();
+    out::distinct([("--out", Some(args.out.as_path())), ("--trace", args.trace.as_deref()), ("--vectors", folder)])?;
     let (s, image) = scenario(args, &file, &jobs)?;
     let (bytes, report) = simulate(args, &s)?;
     fs::write(&args.out, &bytes[..image]).with_context(|| format!("cannot write {}", args.out.display()))?;
@@ -247,8 +260,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
 }
 
 fn json(r: &Done, bus: u32) -> serde_json::Value {
-    let job = |(cycle, c): &(u64, Completion)| {
-        let of = r.jobs.get(c.tag as usize);
+    // A chain completes in its order.
+    let job = |(place, (cycle, c)): (usize, &(u64, Completion))| {
+        let of = r.jobs.get(place);
         let error = c.result().err();
         let field = match error {
             Some(JobError::Refused(refusal)) => Some(refusal.field.name()),
@@ -258,6 +272,7 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
         serde_json::json!({
             "job": of.map(|j| j.0.number),
             "preset": of.and_then(|j| j.0.preset),
+            "tag": c.tag,
             "cycle": cycle,
             "outcome": format!("{:?}", c.outcome),
             "field": field,
@@ -265,7 +280,7 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
         })
     };
     serde_json::json!({
-        "jobs": r.report.completions.iter().map(job).collect::<Vec<_>>(),
+        "jobs": r.report.completions.iter().enumerate().map(job).collect::<Vec<_>>(),
         "traffic": r.report.counters.traffic,
         "bytes_on_bus": r.report.counters.traffic.bus_bytes(bus),
         "efficiency": r.report.counters.traffic.efficiency(bus),
@@ -274,8 +289,12 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
 }
 
 fn print(r: &Done, bus: u32) {
-    for (cycle, c) in &r.report.completions {
-        let name = r.jobs.get(c.tag as usize).map_or_else(|| "?".into(), |j| j.0.to_string());
+    for (place, (cycle, c)) in r.report.completions.iter().enumerate() {
+        let job = r.jobs.get(place).map(|j| j.0);
+        let mut name = job.map_or_else(|| "?".into(), |job| job.to_string());
+        if job.is_some_and(|job| job.tagged) {
+            name += &format!(", tag {:#x}", c.tag);
+        }
         match c.result() {
             Ok(()) => outln!("cycle {cycle:>8}  job {name}: done"),
             Err(e) => outln!("cycle {cycle:>8}  job {name}: {e}"),
@@ -305,4 +324,59 @@ fn print(r: &Done, bus: u32) {
         s.aw,
         s.w
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use dma::{IndexList, Kernel, List, Place, Side, Window};
+    use serde::de::DeserializeOwned;
+
+    const DOCS: &str = include_str!("../../../docs/dma.md");
+
+    /// The names that serde says it would have taken.
+    fn wanted(error: &str) -> Vec<String> {
+        let (_, list) = error.split_once("expected").expect("the names follow");
+        list.split('`').skip(1).step_by(2).map(String::from).collect()
+    }
+
+    fn fields<T: DeserializeOwned>() -> Vec<String> {
+        let error = toml::from_str::<T>("no_such_field = 1").err().expect("no such field").to_string();
+        wanted(&error)
+    }
+
+    #[test]
+    fn every_preset_and_field_stands_in_the_documentation() {
+        let preset = |name: &str| {
+            let text = format!("preset = {name:?}\nno_such_field = 1\nelement = \"b1\"");
+            wanted(&toml::from_str::<Preset>(&text).expect_err("no such field").to_string())
+        };
+        let presets = preset("no_such_preset");
+        assert!(presets.len() == 13 && presets.contains(&"kv_pages".to_string()), "{presets:?}");
+        for name in presets {
+            let row = DOCS.lines().find(|line| line.starts_with(&format!("| `{name}` |")));
+            let row = row.unwrap_or_else(|| panic!("docs/dma.md has no row of `{name}`"));
+            for field in preset(&name) {
+                assert!(row.contains(&format!("`{field}`")), "{name}: docs/dma.md lacks `{field}`");
+            }
+        }
+        for (place, fields) in [
+            ("file", fields::<File>()),
+            ("engine", fields::<Config>()),
+            ("region", fields::<RegionEntry>()),
+            ("descriptor", fields::<Descriptor>()),
+            ("side", fields::<Side>()),
+            ("index", fields::<IndexList>()),
+            ("window", fields::<Window>()),
+            ("place", fields::<Place>()),
+            ("list", fields::<List>()),
+            ("kernel", fields::<Kernel>()),
+        ] {
+            assert!(fields.len() > 1, "{place}: {fields:?}");
+            for field in fields {
+                let row = DOCS.lines().any(|line| line.starts_with(&format!("| {place} | `{field}`")));
+                assert!(row, "docs/dma.md has no row `| {place} | `{field}``");
+            }
+        }
+    }
 }

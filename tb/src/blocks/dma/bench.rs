@@ -79,9 +79,11 @@ pub struct Bench {
     cycle: u64,
     /// Cycles without a transfer on any channel.
     silent: u64,
+    /// So many of them are a hang.
+    patience: u64,
 }
 
-/// Cycles without any transfer after which an engine that is not idle counts as hung: many times the longest latency.
+/// Cycles without any transfer, beyond twice the memory's latency, after which an engine that is not idle counts as hung.
 const HUNG: u64 = 20_000;
 
 impl Bench {
@@ -109,6 +111,7 @@ impl Bench {
             completions: Vec::new(),
             cycle: 0,
             silent: 0,
+            patience: HUNG.saturating_add(s.timing.latency.1.saturating_mul(2)),
         })
     }
 
@@ -146,7 +149,7 @@ impl Bench {
 
     /// Nothing has moved for so long that nothing will.
     pub fn hung(&self) -> bool {
-        self.silent >= HUNG
+        self.silent >= self.patience
     }
 
     /// Cycles so far.
