@@ -7,7 +7,7 @@ use std::fmt;
 use std::str::FromStr;
 
 /// What `--format` takes.
-pub const SYNTAX: &str = "bf16; int8, e4m3, e5m2, ffp8 (split chosen for the model), ffp8:S-E-F (for example ffp8:1-2-5), each with \
+pub const SYNTAX: &str = "bf16; int8, e4m3, e5m2, ffp8 (split chosen for the model), ffp8:S-E-F (for example ffp8:1-2-5; or ffp8:S,E,F,BIAS), each with \
      /channel (scales per token and output channel) or /32 (per 32 values along k, the default); q4_0, q4_1, q8_0 (weights as a GGUF file stores them)";
 
 /// Values along k that share a scale where a format does not say.
@@ -70,25 +70,15 @@ impl FromStr for Format {
             "e4m3" => Code::Float(FloatFormat::E4M3),
             "e5m2" => Code::Float(FloatFormat::E5M2),
             "ffp8" => Code::Chosen,
-            _ => match name.strip_prefix("ffp8:") {
-                Some(split) => Code::Float(
-                    split_format(split)
-                        .ok_or_else(|| wrong("a split is sign, exponent and fraction bits that make 8, with a sign"))?,
-                ),
-                None => return Err(wrong("unknown")),
-            },
+            // Scales are absolute maxima over the format's largest number, so its bias only moves powers of two between codes and scales.
+            _ if name.starts_with("ffp8:") => {
+                let format = name.parse().ok().filter(|format: &FloatFormat| format.signed());
+                let why = "a split is sign, exponent and fraction bits that make 8, with a sign";
+                Code::Float(format.ok_or_else(|| wrong(why))?)
+            }
+            _ => return Err(wrong("unknown")),
         };
         Ok(Self::Scaled { code, group })
-    }
-}
-
-/// The signed flexible format of a split like `1-2-5`. Scales are absolute maxima over the format's largest number, so its
-/// bias only moves powers of two between codes and scales.
-fn split_format(split: &str) -> Option<FloatFormat> {
-    let bits: Vec<u32> = split.split('-').map(|b| b.parse().ok()).collect::<Option<_>>()?;
-    match bits[..] {
-        [1, e, f] if e <= 7 && 1 + e + f == 8 => FloatFormat::ffp8(true, e, (1 << e >> 1) - 1).ok(),
-        _ => None,
     }
 }
 
@@ -134,7 +124,10 @@ impl fmt::Display for Format {
                     Code::Chosen => f.write_str("ffp8")?,
                     Code::Float(FloatFormat::E4M3) => f.write_str("e4m3")?,
                     Code::Float(FloatFormat::E5M2) => f.write_str("e5m2")?,
-                    Code::Float(x) => write!(f, "ffp8:{}-{}-{}", u8::from(x.signed()), x.exp_bits(), x.frac_bits())?,
+                    Code::Float(x) if x.bias() == FloatFormat::ffp8_bias(x.exp_bits()) => {
+                        write!(f, "ffp8:{}-{}-{}", u8::from(x.signed()), x.exp_bits(), x.frac_bits())?;
+                    }
+                    Code::Float(x) => write!(f, "{x}")?,
                 }
                 match group {
                     0 => f.write_str("/channel"),
@@ -159,6 +152,7 @@ mod tests {
             "e5m2/channel",
             "ffp8/32",
             "ffp8:1-2-5/32",
+            "ffp8:1,2,5,3/channel",
             "q4_0",
             "q4_1",
             "q8_0",
@@ -166,6 +160,7 @@ mod tests {
             assert_eq!(name.parse::<Format>().unwrap().to_string(), name);
         }
         assert_eq!("int8".parse::<Format>().unwrap().to_string(), "int8/32");
+        assert_eq!("ffp8:1,2,5,1".parse::<Format>().unwrap().to_string(), "ffp8:1-2-5/32");
         for wrong in [
             "",
             "fp8",
@@ -176,6 +171,7 @@ mod tests {
             "q4_1/32",
             "ffp8:1-2-6",
             "ffp8:0-3-5",
+            "ffp8:0,3,5,3",
             "ffp8:x",
             "ffp8:1-9-9",
         ] {

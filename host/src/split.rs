@@ -34,7 +34,7 @@ pub(crate) fn choose(source: &Source, group: u16) -> Result<Code> {
         Ok(())
     };
     llm.model.forward(&ids, &mut llm.cache(), &mut watch, Logits::Last)?;
-    let splits = (0..=7).filter_map(|e: u32| FloatFormat::ffp8(true, e, (1 << e >> 1) - 1).ok());
+    let splits = (0..=7).filter_map(|e: u32| FloatFormat::ffp8(true, e, FloatFormat::ffp8_bias(e)).ok());
     let errors = splits.map(|f| (relative_error(f, group, &weights) + relative_error(f, group, &activations), f));
     let best = errors.min_by(|a, b| a.0.total_cmp(&b.0));
     Ok(best.map_or(Code::Int8, |(_, format)| Code::Float(format)))

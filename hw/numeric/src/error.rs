@@ -14,7 +14,9 @@ pub enum NumericError {
         known: String,
     },
     /// `ffp8:…` does not hold sign, exponent, fraction and bias.
-    #[error("`{text}` names no flexible format: write ffp8:s,e,f,bias with s 0 or 1, e 0 to 7 and s + e + f = 8")]
+    #[error(
+        "`{text}` names no flexible format: write ffp8:s,e,f,bias, or ffp8:s-e-f, with s 0 or 1, e 0 to 7 and s + e + f = 8"
+    )]
     Ffp8Syntax {
         /// What was asked for.
         text: String,

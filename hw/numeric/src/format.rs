@@ -73,6 +73,11 @@ impl FloatFormat {
         Ok(FloatFormat::new(signed, exp_bits as u8, frac_bits as u8, bias as i16, Specials::None))
     }
 
+    /// The bias that a split has where none is named: 2^(e − 1) − 1, as IEEE 754 has it; −1 without exponent bits.
+    pub const fn ffp8_bias(exp_bits: u32) -> i32 {
+        (1 << exp_bits >> 1) - 1
+    }
+
     /// The biases for which every code of the split is exact in FP32: its smallest step is at least 2^−149 and its
     /// largest number below 2^128. `exp_bits` is 0..=7.
     pub fn ffp8_bias_range(signed: bool, exp_bits: u32) -> std::ops::RangeInclusive<i32> {
@@ -329,7 +334,7 @@ impl FromStr for Format {
     type Err = NumericError;
 
     /// Reads a name of [`Format::NAMED`] (case does not matter; `fp8-e4m3`, `fp6-e2m3`, `fp4-e2m1` and the like too) or
-    /// `ffp8:s,e,f,bias`.
+    /// `ffp8:s,e,f,bias`, or `ffp8:s-e-f` with the bias of [`FloatFormat::ffp8_bias`].
     fn from_str(name: &str) -> Result<Format, NumericError> {
         let lower = name.trim().to_ascii_lowercase();
         if let Some(fields) = lower.strip_prefix("ffp8:") {
@@ -339,15 +344,23 @@ impl FromStr for Format {
         let named = Format::NAMED.iter().find(|(known, _)| *known == short);
         named.map(|(_, format)| *format).ok_or_else(|| {
             let known: Vec<&str> = Format::NAMED.iter().map(|(known, _)| *known).collect();
-            NumericError::UnknownFormat { name: name.to_string(), known: known.join(", ") + " and ffp8:s,e,f,bias" }
+            NumericError::UnknownFormat {
+                name: name.to_string(),
+                known: known.join(", ") + " and ffp8:s,e,f,bias (or ffp8:s-e-f)",
+            }
         })
     }
 }
 
 fn parse_ffp8(text: &str, fields: &str) -> Result<FloatFormat, NumericError> {
-    let numbers: Option<Vec<i32>> = fields.split(',').map(|n| n.trim().parse().ok()).collect();
-    match numbers.as_deref() {
-        Some(&[s @ 0..=1, e @ 0..=7, f, bias]) if s + e + f == 8 => FloatFormat::ffp8(s == 1, e as u32, bias),
+    let numbers = |separator| -> Option<Vec<i32>> { fields.split(separator).map(|n| n.trim().parse().ok()).collect() };
+    match numbers(',').or_else(|| numbers('-')).as_deref() {
+        Some(&[s @ 0..=1, e @ 0..=7, f, bias]) if s + e + f == 8 && fields.contains(',') => {
+            FloatFormat::ffp8(s == 1, e as u32, bias)
+        }
+        Some(&[s @ 0..=1, e @ 0..=7, f]) if s + e + f == 8 && !fields.contains(',') => {
+            FloatFormat::ffp8(s == 1, e as u32, FloatFormat::ffp8_bias(e as u32))
+        }
         _ => Err(NumericError::Ffp8Syntax { text: text.to_string() }),
     }
 }

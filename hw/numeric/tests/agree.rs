@@ -138,6 +138,15 @@ fn every_format_is_read_back_from_the_name_that_it_shows() {
     let ffp8 = FloatFormat::ffp8(false, 5, -3).unwrap();
     assert_eq!(ffp8.to_string(), "ffp8:0,5,3,-3");
     assert_eq!(ffp8.to_string().parse(), Ok(Format::Float(ffp8)));
+    for (short, long) in
+        [("ffp8:1-4-3", "ffp8:1,4,3,7"), ("ffp8:0-0-8", "ffp8:0,0,8,-1"), ("FFP8:1-7-0", "ffp8:1,7,0,63")]
+    {
+        assert_eq!(short.parse::<Format>(), long.parse(), "{short}");
+        assert!(short.parse::<Format>().is_ok(), "{short}");
+    }
+    for wrong in ["ffp8:1,4,3", "ffp8:1-4-3-7", "ffp8:1-4-4", "ffp8:1-8-0", "ffp8:2-3-3", "ffp8:", "ffp8:1--4-3"] {
+        assert!(matches!(wrong.parse::<Format>(), Err(numeric::NumericError::Ffp8Syntax { .. })), "{wrong}");
+    }
 }
 
 #[test]

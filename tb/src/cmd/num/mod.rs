@@ -7,8 +7,8 @@ mod steps;
 use anyhow::{Context, bail};
 use clap::{Subcommand, ValueEnum};
 use numeric::{
-    FixedScale, Flags, FloatFormat, Format, IntFormat, Mode, Overflow, Rounding, add, choose_ffp8, convert, fma, mul,
-    requant_fixed, requant_onnx,
+    FixedScale, Flags, FloatFormat, Format, IntFormat, Mode, NumericError, Overflow, Rounding, Specials, add,
+    choose_ffp8, convert, fma, mul, requant_fixed, requant_onnx,
 };
 use serde_json::{Value, json};
 use show::Shown;
@@ -17,7 +17,7 @@ use std::{ffi::OsString, process::ExitCode};
 /// Calculates with codes, bit by bit: the bits, the exact value and the flags raised.
 ///
 /// FORMAT is int4, int8, uint8, int32, mxint8, e2m1, e2m3, e3m2, e4m3, e5m2, e8m0, bf16, fp16, fp32, or
-/// ffp8:s,e,f,bias for a flexible 8-bit float. A value is a code (0x3c) or a number (1.5, -2e-3, 0x1.8p3, inf, nan),
+/// ffp8:s,e,f,bias or ffp8:s-e-f for a flexible 8-bit float. A value is a code (0x3c) or a number (1.5, -2e-3, 0x1.8p3, inf, nan),
 /// which is rounded once, to nearest even, into its format.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -69,7 +69,7 @@ enum Command {
     Mul(Binary),
     /// A × B + C with one rounding; C and the result are FP32
     Fma {
-        /// Format of A and B
+        /// Format of A and B; any float but e8m0
         #[arg(long)]
         format: String,
         /// Format of B, if it is another
@@ -220,6 +220,9 @@ fn compute(command: &Command) -> anyhow::Result<Output> {
         Command::Fma { format, b_format, steps, a, b, c } => {
             let a_format: FloatFormat = format.parse()?;
             let b_format: FloatFormat = b_format.as_deref().unwrap_or(format).parse()?;
+            if let Some(scale) = [a_format, b_format].into_iter().find(|f| f.specials() == Specials::Scale) {
+                bail!(NumericError::NotAnOperand { format: scale.to_string() })
+            }
             let operands = [(a_format, a), (b_format, b), (FloatFormat::FP32, c)];
             fused(operands, *steps, &mut out)?;
         }
@@ -444,7 +447,10 @@ mod tests {
         assert!(error("decode e4m4 0").contains("no number format is called `e4m4`"));
         assert!(error("decode e4m3 0x1ff").contains("codes end at 0xff"));
         assert!(error("decode e4m3 x").contains("neither a code (0x3c) nor a number"));
-        assert!(error("fma --format int8 1 2 3").contains("cannot be an operand of the float MAC"));
+        for format in ["int8", "e8m0", "bf16 --b-format e8m0"] {
+            let refusal = format!("{:#}", lines(&format!("fma --format {format} 1 2 3")).unwrap_err());
+            assert!(refusal.contains("cannot be an operand of the float MAC"), "{format}: {refusal}");
+        }
         assert!(error("requant --scale 1 --to fp32 3").contains("int8, uint8 or int4"));
         assert!(error("requant 3").contains("--multiplier"));
         assert!(error("choose nan").contains("no finite value"));
