@@ -90,13 +90,16 @@ impl Default for RowInfo {
 }
 
 impl Output {
+    /// Step 1 for an INT32 sum, before it is wrapped; `k` is the job's K.
+    pub fn exact(&self, acc: i32, k: usize, row: &RowInfo, column: &Column) -> i64 {
+        let [acc, sum, weight_sum, bias] = [acc, row.sum, column.weight_sum, column.bias].map(i64::from);
+        let [x_zero, w_zero] = [self.x_zero, column.w_zero].map(i64::from);
+        acc - x_zero * weight_sum - w_zero * sum + k as i64 * x_zero * w_zero + bias
+    }
+
     /// Step 1 for an INT32 sum; `k` is the job's K.
     pub fn correct(&self, acc: i32, k: usize, row: &RowInfo, column: &Column) -> i32 {
-        let both = (k as i32).wrapping_mul(self.x_zero.wrapping_mul(column.w_zero));
-        acc.wrapping_sub(self.x_zero.wrapping_mul(column.weight_sum))
-            .wrapping_sub(column.w_zero.wrapping_mul(row.sum))
-            .wrapping_add(both)
-            .wrapping_add(column.bias)
+        self.exact(acc, k, row, column) as i32
     }
 
     /// Steps 2 to 4.

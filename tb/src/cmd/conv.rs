@@ -1,16 +1,16 @@
 //! `magpie conv`: a two-dimensional convolution, its cycles and its bits.
 
-use super::product::{Finish, Machine, Matrix, Mode, Options, Shown, check_size, write};
+use super::product::{Finish, Finished, Machine, Matrix, Mode, Options, Shown, check_size, write};
 use anyhow::{Context, bail};
 use clap::ValueEnum;
 use mvp::{Conv, ConvJob, Layout, Processor};
-use numeric::Flags;
 use std::process::ExitCode;
 
 /// Convolves images A with filters B on the systolic array, as an implicit matrix product, and says where the cycles went.
 ///
 /// Columns are filters: bias, scale and B's zero points are per filter. Outside the image stands the zero point of A. Exit code 0: done.
-/// 1: an INT32 sum left 32 bits, or the two engines differed. 2: the command could not be carried out.
+/// 1: an INT32 sum left 32 bits, by itself or with zero points and bias, or the two engines
+/// differed. 2: the command could not be carried out.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 EXAMPLES
@@ -141,16 +141,18 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     }
     let mut machine = Machine::new(&setup)?;
     let mut mode = Mode::Gemm(Box::new(Processor::new(setup.config)));
-    let (mut result, mut flags) = (vec![0; shape.iter().product()], Flags::default());
+    let mut all = Finished { codes: vec![0; shape.iter().product()], ..Finished::default() };
     for job in &jobs {
-        let (x, w) = (patches(&conv, job, &image, finish.output.x_zero), weights(&conv, job.group, &filter));
+        let (x, w) =
+            (patches(&conv, job, &image.matrix, finish.output.x_zero), weights(&conv, job.group, &filter.matrix));
         let ran = machine.run(&mut mode, job.job, &x, &w)?;
         let columns = &finish.columns[job.group * job.job.n..][..job.job.n];
-        let (codes, raised) = finish.apply(&setup, job.job, &ran, (&x, &w), columns);
-        conv.place(job, &codes, &mut result);
-        flags |= raised;
+        let Finished { codes, flags, wrapped } = finish.apply(&setup, job.job, &ran, (&x, &w), columns);
+        conv.place(job, &codes, &mut all.codes);
+        all.flags |= flags;
+        all.wrapped += wrapped;
     }
-    let result = finish.npy(&shape, &result)?;
+    let result = finish.npy(&shape, &all.codes)?;
     write(&args.options, &result)?;
     let shown = Shown {
         title: format!("conv {} * {}", args.images, args.filters),
@@ -160,7 +162,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         }),
         feeds: "a row of patches enters",
         tally: machine.finish()?,
-        flags,
+        flags: all.flags,
+        wrapped: all.wrapped,
+        read: [image.read, filter.read],
         format: finish.output.format,
         result,
     };

@@ -1,6 +1,6 @@
 //! `magpie gemm`: a matrix product, its cycles and its bits.
 
-use super::product::{Finish, Machine, Mode, Options, Shown, check_size, vectors, write};
+use super::product::{Finish, Finished, Machine, Mode, Options, Shown, check_size, vectors, write};
 use anyhow::bail;
 use mvp::{Job, Processor};
 use std::path::PathBuf;
@@ -8,8 +8,8 @@ use std::process::ExitCode;
 
 /// Multiplies A[M, K] by B[K, N] on the systolic array, B stationary, and says where the cycles went.
 ///
-/// Operands come from a seed or from NumPy files. Exit code 0: done. 1: an INT32 sum left 32 bits, or the two engines differed.
-/// 2: the command could not be carried out.
+/// Operands come from a seed or from NumPy files. Exit code 0: done. 1: an INT32 sum left 32 bits, by itself or with zero points
+/// and bias, or the two engines differed. 2: the command could not be carried out.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 EXAMPLES
@@ -25,7 +25,7 @@ EXAMPLES
   python3 -c \"import numpy as n; a, b, y = (n.load(f + '.npy').astype(int) for f in 'aby'); print((a @ b == y).all())\"")]
 pub struct Args {
     /// M, K and N; may be left out where --a and --b are given
-    #[arg(value_name = "M K N", num_args = 3)]
+    #[arg(value_names = ["M", "K", "N"], num_args = 3)]
     extents: Vec<usize>,
     /// Write stimulus and expected outputs of the datapath, cycle by cycle, as $readmemh files with a SystemVerilog reader (int8, bf16)
     #[arg(long, value_name = "DIR")]
@@ -45,9 +45,9 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let job = match args.extents.as_slice() {
         &[m, k, n] => Job { m, n, k },
         _ => match (&a, &b) {
-            (Some((a, _)), Some((b, _))) => match (a.as_slice(), b.as_slice()) {
+            (Some(a), Some(b)) => match (a.shape.as_slice(), b.shape.as_slice()) {
                 (&[m, k], &[_, n]) => Job { m, n, k },
-                _ => bail!("A of shape {a:?} and B of shape {b:?}: matrices have two dimensions"),
+                _ => bail!("A of shape {:?} and B of shape {:?}: matrices have two dimensions", a.shape, b.shape),
             },
             _ => bail!("give M, K and N, or both --a and --b"),
         },
@@ -60,12 +60,12 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let finish = Finish::new(&setup, job.n)?;
     let mut machine = Machine::new(&setup)?;
     let mut mode = Mode::Gemm(Box::new(Processor::new(setup.config)));
-    let ran = machine.run(&mut mode, job, &x, &w)?;
+    let ran = machine.run(&mut mode, job, &x.matrix, &w.matrix)?;
     if let Some(dir) = &args.vectors {
         let sums: Vec<u32> = (0..job.m * job.n).map(|i| ran.sums.bits(i)).collect();
-        vectors::write(dir, setup.config, job, (&x.clocked(), &w.clocked()), &sums, args.options.seed)?;
+        vectors::write(dir, setup.config, job, (&x.matrix.clocked(), &w.matrix.clocked()), &sums, args.options.seed)?;
     }
-    let (codes, flags) = finish.apply(&setup, job, &ran, (&x, &w), &finish.columns);
+    let Finished { codes, flags, wrapped } = finish.apply(&setup, job, &ran, (&x.matrix, &w.matrix), &finish.columns);
     let result = finish.npy(&[job.m, job.n], &codes)?;
     write(&args.options, &result)?;
     let shown = Shown {
@@ -74,6 +74,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         feeds: "a row of A enters",
         tally: machine.finish()?,
         flags,
+        wrapped,
+        read: [x.read, w.read],
         format: finish.output.format,
         result,
     };

@@ -1,6 +1,6 @@
 //! `magpie gemv`: a matrix-vector product, weights streaming past vectors that stand still.
 
-use super::product::{Finish, Machine, Mode, Options, Shown, check_size, write};
+use super::product::{Finish, Finished, Machine, Mode, Options, Shown, check_size, write};
 use anyhow::bail;
 use mvp::{Gemv, GemvShape, Job};
 use std::process::ExitCode;
@@ -8,7 +8,8 @@ use std::process::ExitCode;
 /// Multiplies vectors A[V, K] by B[K, N] in the matrix-vector mode, B streaming, and says where the cycles went.
 ///
 /// V vectors stand in the array, and C/V columns of B pass at a time. The bits are those of `magpie gemm V K N`. Exit code 0: done.
-/// 1: an INT32 sum left 32 bits, or the two engines differed. 2: the command could not be carried out.
+/// 1: an INT32 sum left 32 bits, by itself or with zero points and bias, or the two engines
+/// differed. 2: the command could not be carried out.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
 EXAMPLES
@@ -48,8 +49,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let w = setup.b.matrix(setup.load_b()?, &[job.k, job.n], args.options.seed)?;
     let finish = Finish::new(&setup, job.n)?;
     let mut machine = Machine::new(&setup)?;
-    let ran = machine.run(&mut mode, job, &x, &w)?;
-    let (codes, flags) = finish.apply(&setup, job, &ran, (&x, &w), &finish.columns);
+    let ran = machine.run(&mut mode, job, &x.matrix, &w.matrix)?;
+    let Finished { codes, flags, wrapped } = finish.apply(&setup, job, &ran, (&x.matrix, &w.matrix), &finish.columns);
     let result = finish.npy(&[job.m, job.n], &codes)?;
     write(&args.options, &result)?;
     let shown = Shown {
@@ -58,6 +59,8 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         feeds: "a beat of B streams past",
         tally: machine.finish()?,
         flags,
+        wrapped,
+        read: [x.read, w.read],
         format: finish.output.format,
         result,
     };

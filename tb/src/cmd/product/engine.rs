@@ -56,6 +56,8 @@ pub struct Machine {
     engine: Engine,
     no_overlap: bool,
     config: Config,
+    rates: Rates,
+    seed: u64,
     trace: Offset,
     tally: Tally,
 }
@@ -92,6 +94,8 @@ impl Machine {
             engine: setup.engine,
             no_overlap: setup.options.no_overlap,
             config: setup.config,
+            rates: setup.rates,
+            seed: setup.options.seed,
             trace: Offset { trace: setup.options.trace()?, base: 0, next: 0 },
             tally: Tally::default(),
         })
@@ -130,18 +134,18 @@ impl Machine {
         let operands = Operands { x: x.clocked(), w: w.clocked(), ..Operands::default() };
         job.check_operands(operands.x.len(), operands.w.len())?;
         self.trace.base = self.trace.next;
-        // Lanes past the tile carry what this generator draws; nothing else is random with all ports always ready.
-        let mut rng = Xoshiro256PlusPlus::seed_from_u64(0);
+        // Lanes past the tile carry what this generator draws, and ports stand still by it.
+        let mut rng = Xoshiro256PlusPlus::seed_from_u64(self.seed);
         let (y, overflow, counters) = match mode {
             Mode::Gemm(processor) => {
                 // The driver ends while the last row still stands at the output.
                 processor.reset();
-                let ran = driver::run(processor, job, &operands, Rates::FULL, &mut rng, &mut self.trace)?;
+                let ran = driver::run(processor, job, &operands, self.rates, &mut rng, &mut self.trace)?;
                 (ran.y, ran.overflow, ran.counters)
             }
             Mode::Gemv(processor) => {
                 let job = GemvJob { n: job.n, k: job.k };
-                let ran = gemv::run(processor, job, &operands, Rates::FULL, &mut rng, &mut self.trace)?;
+                let ran = gemv::run(processor, job, &operands, self.rates, &mut rng, &mut self.trace)?;
                 (ran.y, ran.overflow, ran.counters)
             }
         };

@@ -33,6 +33,17 @@ fn zero_points(option: &str, path: &Path, side: Side, n: usize) -> anyhow::Resul
     Ok(values.into_iter().map(|z| z - side.shift()).collect())
 }
 
+/// Y of one job or of several.
+#[derive(Debug, Default)]
+pub struct Finished {
+    /// Codes in the low bits, row by row.
+    pub codes: Vec<u32>,
+    /// Of the conversion into the result's format.
+    pub flags: Flags,
+    /// Results whose sum with zero points and bias left 32 bits and wrapped.
+    pub wrapped: u64,
+}
+
 impl Finish {
     /// Reads the files for `n` columns.
     ///
@@ -88,7 +99,7 @@ impl Finish {
         Ok(Self { output, columns })
     }
 
-    /// Y of a job: codes in the low bits, row by row. `columns` are those of the job.
+    /// Y of a job. `columns` are those of the job.
     pub fn apply(
         &self,
         setup: &Setup<'_>,
@@ -96,16 +107,23 @@ impl Finish {
         ran: &Ran,
         (x, w): (&Matrix, &Matrix),
         columns: &[Column],
-    ) -> (Vec<u32>, Flags) {
+    ) -> Finished {
         let (Some(x), Some(w)) = (x.ints(), w.ints()) else {
-            return finish(setup.config, job, &ran.sums, &self.output, &[], columns);
+            let (codes, flags) = finish(setup.config, job, &ran.sums, &self.output, &[], columns);
+            return Finished { codes, flags, wrapped: 0 };
         };
         let rows: Vec<RowInfo> =
             row_sums(job, x).into_iter().map(|sum| RowInfo { sum, ..RowInfo::default() }).collect();
         let sums = column_sums(job, w).into_iter();
         let columns: Vec<Column> =
             sums.zip(columns).map(|(weight_sum, &column)| Column { weight_sum, ..column }).collect();
-        finish(setup.config, job, &ran.sums, &self.output, &rows, &columns)
+        let exact = |i: usize| {
+            let acc = ran.sums.bits(i) as i32;
+            self.output.exact(acc, job.k, &rows[i / job.n], &columns[i % job.n])
+        };
+        let wrapped = (0..job.m * job.n).filter(|&i| i32::try_from(exact(i)).is_err()).count() as u64;
+        let (codes, flags) = finish(setup.config, job, &ran.sums, &self.output, &rows, &columns);
+        Finished { codes, flags, wrapped }
     }
 
     /// The result as a file holds it.

@@ -7,10 +7,11 @@ mod show;
 pub mod vectors;
 
 pub use engine::{Engine, Machine, Mode, Ran, Tally};
-pub use finish::Finish;
-pub use operands::{Matrix, Side};
+pub use finish::{Finish, Finished};
+pub use operands::{Losses, Matrix, Operand, Side};
 pub use show::Shown;
 
+use crate::blocks::mvp::driver::Rates;
 use crate::cmd::save_npy;
 use crate::npy::Npy;
 use crate::out;
@@ -22,6 +23,9 @@ use std::path::PathBuf;
 
 /// Most values of an operand or a result.
 pub const MAX_VALUES: usize = 1 << 27;
+
+/// Largest share of edges on which a port may stand still.
+const MAX_STALL: f64 = 0.95;
 
 /// The options of every product.
 #[derive(clap::Args, Debug)]
@@ -38,19 +42,28 @@ pub struct Options {
     /// Rows of the accumulator
     #[arg(long, default_value_t = 1024, value_name = "D")]
     depth: usize,
-    /// L: pipeline stages of a float multiply-accumulate
-    #[arg(long, default_value_t = 4, value_name = "L")]
-    mac_stages: usize,
-    /// A: pipeline stages of the FP32 accumulator
-    #[arg(long, default_value_t = 4, value_name = "A")]
-    adder_stages: usize,
+    /// L: pipeline stages of a float multiply-accumulate [default: 4]
+    #[arg(long, value_name = "L")]
+    mac_stages: Option<usize>,
+    /// A: pipeline stages of the FP32 accumulator of a float format [default: 4]
+    #[arg(long, value_name = "A")]
+    adder_stages: Option<usize>,
     /// Clock every register, compute bits and cycles directly, or do both and compare [default: cycle]
     #[arg(long, value_enum)]
     engine: Option<Engine>,
     /// Let no tile overlap the next: cycles as SCALE-Sim counts them, by the transaction engine
     #[arg(long)]
     pub no_overlap: bool,
-    /// Seed of operands that no file gives
+    /// Share of edges on which the consumer takes no row, 0 to 0.95: rows wait in the output FIFO of D, then the array does
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    stall: f64,
+    /// Share of edges on which no row of activations is on offer
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    starve_x: f64,
+    /// Share of edges on which no column (gemv: beat) of weights is on offer
+    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    starve_w: f64,
+    /// Seed of operands that no file gives, of stalls and of what --vectors draws
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
     /// Left operand (.npy): codes, or for a float format FP32 values that are rounded
@@ -103,6 +116,8 @@ pub struct Setup<'a> {
     pub a: Side,
     /// How B is stored.
     pub b: Side,
+    /// How often the ports are ready.
+    pub rates: Rates,
 }
 
 impl Options {
@@ -119,13 +134,24 @@ impl Options {
         }
         let (a, b) = (Side { name: "a", format: a }, Side { name: "b", format: b });
         let datapath = Datapath::of(a.inside(), b.inside())
-            .with_context(|| format!("no element multiplies {} by {}", a.format, b.format))?;
+            .with_context(|| match a.format == Format::Int(IntFormat::INT4) {
+                true => format!(
+                    "no element multiplies {} by {}: int4 is a format of B; --format int4 alone is A in int8 and B in int4",
+                    a.format, b.format
+                ),
+                false => format!("no element multiplies {} by {}", a.format, b.format),
+            })?;
+        let stages = [("--mac-stages", self.mac_stages), ("--adder-stages", self.adder_stages)];
+        if let Some((option, _)) = stages.iter().find(|(_, given)| given.is_some() && !datapath.is_float()) {
+            bail!("{option} belongs to float formats: elements and accumulator of {datapath} have one stage")
+        }
+        let [mac_stages, adder_stages] = stages.map(|(_, given)| given.unwrap_or(4));
         let sides = self.array.split_once(['x', 'X', '×']);
         let Some((Ok(rows), Ok(cols))) = sides.map(|(r, c)| (r.trim().parse(), c.trim().parse())) else {
             bail!("--array {}: rows and columns are written RxC, as in 32x32", self.array)
         };
-        let &Options { depth, mac_stages, adder_stages, .. } = self;
-        let config = Config { rows, cols, depth, datapath, mac_stages, adder_stages, group: None }.checked()?;
+        let config =
+            Config { rows, cols, depth: self.depth, datapath, mac_stages, adder_stages, group: None }.checked()?;
         let engine = match (self.engine, self.no_overlap) {
             (None, true) => Engine::Transaction,
             (Some(Engine::Cycle | Engine::Both), true) => {
@@ -133,11 +159,29 @@ impl Options {
             }
             (engine, _) => engine.unwrap_or(Engine::Cycle),
         };
+        let rates = self.rates()?;
+        if rates != Rates::FULL && engine != Engine::Cycle {
+            bail!(
+                "--stall, --starve-x and --starve-w act on ports, and the transaction engine has none: leave --engine and --no-overlap out"
+            )
+        }
         if self.wave.is_some() && engine == Engine::Transaction {
             bail!("--wave shows registers, and the transaction engine has none: leave --engine and --no-overlap out")
         }
         self.out.iter().try_for_each(|path| out::probe_file("--out", path))?;
-        Ok(Setup { options: self, config, engine, a, b })
+        out::distinct([("--out", self.out.as_deref()), ("--wave", self.wave.as_deref())])?;
+        Ok(Setup { options: self, config, engine, a, b, rates })
+    }
+
+    /// How often the ports are ready.
+    fn rates(&self) -> anyhow::Result<Rates> {
+        let [x, w, y] = [("--starve-x", self.starve_x), ("--starve-w", self.starve_w), ("--stall", self.stall)].map(
+            |(option, share)| match (0.0..=MAX_STALL).contains(&share) {
+                true => Ok(1.0 - share),
+                false => bail!("{option} {share}: a share from 0 to {MAX_STALL}"),
+            },
+        );
+        Ok(Rates { x: x?, w: w?, y: y? })
     }
 
     /// The waveform that was asked for.
@@ -151,19 +195,19 @@ impl Options {
 }
 
 impl Setup<'_> {
-    /// A's shape and codes, where a file gives them.
+    /// A, where a file gives it.
     ///
     /// # Errors
     /// As [`Side::load`].
-    pub fn load_a(&self) -> anyhow::Result<Option<(Vec<usize>, Matrix)>> {
+    pub fn load_a(&self) -> anyhow::Result<Option<Operand>> {
         self.options.a.as_ref().map(|path| self.a.load(path)).transpose()
     }
 
-    /// B's shape and codes, where a file gives them.
+    /// B, where a file gives it.
     ///
     /// # Errors
     /// As [`Side::load`].
-    pub fn load_b(&self) -> anyhow::Result<Option<(Vec<usize>, Matrix)>> {
+    pub fn load_b(&self) -> anyhow::Result<Option<Operand>> {
         self.options.b.as_ref().map(|path| self.b.load(path)).transpose()
     }
 }

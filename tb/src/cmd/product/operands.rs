@@ -4,7 +4,7 @@ use crate::npy::{Dtype, Npy, NpyError};
 use anyhow::{Context, bail};
 use mvp::{Code, Codes};
 use numeric::fast::Encoder;
-use numeric::{Flags, FloatFormat, Format, IntFormat, Mode};
+use numeric::{Flags, FloatFormat, Format, IntFormat, Mode, Overflow};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use std::path::Path;
@@ -27,6 +27,51 @@ pub enum Matrix {
     Bits8(Vec<u8>),
     /// BF16 or FP16.
     Bits16(Vec<u16>),
+}
+
+/// What became of the values of a file on their way into a format.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]
+pub struct Losses {
+    /// Values in the file.
+    pub values: u64,
+    /// Finite values that the format does not have, and whose neighbour it has.
+    pub rounded: u64,
+    /// Values beyond the largest finite one, which stands for them; infinities where the format has none among them.
+    pub saturated: u64,
+    /// Finite values beyond the largest finite one that became infinite or NaN.
+    pub overflowed: u64,
+    /// NaNs in a format without one: zero stands for them.
+    pub nan_lost: u64,
+    /// Negative values in a format without a sign: zero stands for them.
+    pub negative_lost: u64,
+}
+
+impl Losses {
+    /// What a report says; nothing if nothing was lost.
+    pub fn text(&self) -> Option<String> {
+        let Self { values, rounded, saturated, overflowed, nan_lost, negative_lost } = *self;
+        let counts = [
+            (rounded, "rounded"),
+            (saturated, "saturated"),
+            (overflowed, "became infinite or NaN"),
+            (nan_lost, "NaN became zero"),
+            (negative_lost, "negative became zero"),
+        ];
+        let counts: Vec<String> =
+            counts.iter().filter(|(n, _)| *n > 0).map(|(n, what)| format!("{n} {what}")).collect();
+        (!counts.is_empty()).then(|| format!("of {values} values {}", counts.join(", ")))
+    }
+}
+
+/// An operand.
+#[derive(Clone, Debug)]
+pub struct Operand {
+    /// As the file has it.
+    pub shape: Vec<usize>,
+    /// Its codes.
+    pub matrix: Matrix,
+    /// Of a file of values that were converted.
+    pub read: Option<Losses>,
 }
 
 impl Matrix {
@@ -77,7 +122,7 @@ impl Side {
         match self.inside() {
             Format::Int(IntFormat::INT4) => Matrix::Int((0..n).map(|_| rng.random_range(-8..8)).collect()),
             Format::Int(_) => Matrix::Int((0..n).map(|_| rng.random()).collect()),
-            Format::Float(format) => round(format, (0..n).map(|_| rng.random_range(-1.0f32..1.0))),
+            Format::Float(format) => round(format, (0..n).map(|_| rng.random_range(-1.0f32..1.0))).0,
         }
     }
 
@@ -85,27 +130,30 @@ impl Side {
     ///
     /// # Errors
     /// If the file is torn, no `.npy` file, of another type or in Fortran order, or a code is none of the format's.
-    pub fn load(&self, path: &Path) -> anyhow::Result<(Vec<usize>, Matrix)> {
+    pub fn load(&self, path: &Path) -> anyhow::Result<Operand> {
         let context = || format!("--{} {}", self.name, path.display());
         let npy = Npy::read(path).with_context(context)?;
-        let matrix = self.codes(&npy).with_context(context)?;
-        Ok((npy.shape, matrix))
+        let (matrix, read) = self.codes(&npy).with_context(context)?;
+        Ok(Operand { shape: npy.shape, matrix, read })
     }
 
     /// The operand of a file if there is one, which must have that shape, else from the seed.
     ///
     /// # Errors
     /// [`NpyError::WrongShape`].
-    pub fn matrix(&self, file: Option<(Vec<usize>, Matrix)>, shape: &[usize], seed: u64) -> anyhow::Result<Matrix> {
-        let Some((got, matrix)) = file else { return Ok(self.generate(shape.iter().product(), seed)) };
-        if got != shape {
-            let error = NpyError::WrongShape { got, wants: format!("{shape:?}") };
+    pub fn matrix(&self, file: Option<Operand>, shape: &[usize], seed: u64) -> anyhow::Result<Operand> {
+        let Some(operand) = file else {
+            let matrix = self.generate(shape.iter().product(), seed);
+            return Ok(Operand { shape: shape.to_vec(), matrix, read: None });
+        };
+        if operand.shape != shape {
+            let error = NpyError::WrongShape { got: operand.shape, wants: format!("{shape:?}") };
             return Err(anyhow::Error::from(error).context(format!("--{}", self.name)));
         }
-        Ok(matrix)
+        Ok(operand)
     }
 
-    fn codes(&self, npy: &Npy) -> anyhow::Result<Matrix> {
+    fn codes(&self, npy: &Npy) -> anyhow::Result<(Matrix, Option<Losses>)> {
         use Dtype::*;
         let (types, wants): (&[Dtype], _) = match self.format {
             Format::Int(IntFormat::UINT8) => (&[U8], "|u1"),
@@ -117,8 +165,11 @@ impl Side {
         };
         npy.expect_type(types, wants)?;
         let floats = || npy.words(f32::from_le_bytes);
-        Ok(match (self.format, npy.dtype) {
-            (Format::Float(format), F32) => round(format, floats().into_iter()),
+        let matrix = match (self.format, npy.dtype) {
+            (Format::Float(format), F32) => {
+                let (matrix, losses) = round(format, floats().into_iter());
+                return Ok((matrix, Some(losses)));
+            }
             (Format::Float(format), U16 | F16 | Raw16) if format.width() == 16 => {
                 Matrix::Bits16(npy.words(u16::from_le_bytes))
             }
@@ -138,20 +189,38 @@ impl Side {
                 }
                 Matrix::Int(codes)
             }
-        })
+        };
+        Ok((matrix, None))
     }
 }
 
-/// Values in a format, each rounded once by its default overflow rule.
-fn round(format: FloatFormat, values: impl Iterator<Item = f32>) -> Matrix {
-    let encoder = Encoder::new(format, Mode::default_of(format.into()));
-    let mut flags = Flags::default();
-    let codes = values.map(|v| encoder.encode(v, &mut flags));
-    if format.width() == 16 {
+/// Values in a format, each rounded once by its default overflow rule, and what that cost.
+fn round(format: FloatFormat, values: impl Iterator<Item = f32>) -> (Matrix, Losses) {
+    let mode = Mode::default_of(format.into());
+    let encoder = Encoder::new(format, mode);
+    let mut losses = Losses::default();
+    let codes = values.map(|v| {
+        let mut flags = Flags::default();
+        let code = encoder.encode(v, &mut flags);
+        losses.values += 1;
+        if v.is_nan() {
+            losses.nan_lost += u64::from(format.canonical_nan().is_none());
+        } else if flags.contains(Flags::INVALID) {
+            losses.negative_lost += 1;
+        } else if flags.contains(Flags::OVERFLOW) || (v.is_infinite() && format.infinity().is_none()) {
+            let saturates = mode.overflow == Overflow::Saturate;
+            *(if saturates { &mut losses.saturated } else { &mut losses.overflowed }) += 1;
+        } else if flags.contains(Flags::INEXACT) {
+            losses.rounded += 1;
+        }
+        code
+    });
+    let matrix = if format.width() == 16 {
         Matrix::Bits16(codes.map(|c| c as u16).collect())
     } else {
         Matrix::Bits8(codes.map(|c| c as u8).collect())
-    }
+    };
+    (matrix, losses)
 }
 
 /// One value for each of `n` columns, from a file that has one or `n`.

@@ -1,6 +1,6 @@
 //! Counters as a table or as JSON.
 
-use super::{Engine, Setup, Tally};
+use super::{Engine, Losses, Setup, Tally};
 use crate::npy::Npy;
 use crate::verify::{grouped, shown, table};
 use numeric::{Flags, Format};
@@ -18,6 +18,10 @@ pub struct Shown {
     pub tally: Tally,
     /// Of the result's conversion.
     pub flags: Flags,
+    /// Results that wrapped when zero points and bias were added.
+    pub wrapped: u64,
+    /// What reading A and B cost, where files of values were converted.
+    pub read: [Option<Losses>; 2],
     /// Of the result.
     pub format: Format,
     /// The result.
@@ -30,14 +34,14 @@ fn digest(bytes: &[u8]) -> u64 {
 }
 
 impl Shown {
-    /// Prints it; the exit code is 1 if a sum left 32 bits or the engines differed.
+    /// Prints it; the exit code is 1 if a sum left 32 bits, by itself or with zero points and bias, or the engines differed.
     pub fn print(&self, setup: &Setup<'_>) -> ExitCode {
         if setup.options.json {
             outln!("{:#}", self.json(setup));
         } else {
             out!("{}", self.text(setup));
         }
-        if self.tally.overflow || self.tally.differ { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+        if self.tally.overflow || self.wrapped > 0 || self.tally.differ { ExitCode::FAILURE } else { ExitCode::SUCCESS }
     }
 
     /// Multiply-accumulates done, of those that the array could do in that time.
@@ -101,8 +105,17 @@ impl Shown {
             self.format,
             digest(&self.result.data)
         );
+        for (name, losses) in ["a", "b"].into_iter().zip(self.read) {
+            if let Some(lost) = losses.and_then(|losses| losses.text()) {
+                text += &format!("--{name}: {lost}\n");
+            }
+        }
         if self.tally.overflow {
             text += "OVERFLOW: some sum left 32 bits and wrapped\n";
+        }
+        if self.wrapped > 0 {
+            let wrapped = grouped(self.wrapped);
+            text += &format!("OVERFLOW: {wrapped} results left 32 bits with zero points and bias, and wrapped\n");
         }
         text
     }
@@ -128,6 +141,8 @@ impl Shown {
             "counters": self.tally.counters,
             "utilisation": self.utilisation(setup),
             "overflow": self.tally.overflow,
+            "wrapped": self.wrapped,
+            "converted": { "a": self.read[0], "b": self.read[1] },
             "engines_differ": self.tally.differ,
             "result": {
                 "shape": self.result.shape,
