@@ -11,7 +11,7 @@ mod stimulus;
 pub use compare::{Mismatch, Outcome, compare};
 pub use datapath::{Datapath, DatapathOut, twin_path};
 pub use simulator::{Build, MODULES, Simulator};
-pub use stimulus::{Cycle, Place, Stimulus, Tiles, operands, schedule, wild};
+pub use stimulus::{Cycle, Place, Stimulus, Tiles, operand, operands, schedule, wild};
 
 use std::path::PathBuf;
 

@@ -188,7 +188,7 @@ pub fn schedule(config: Config, job: &Tiles, mut operand: impl FnMut(Place) -> C
 }
 
 /// An operand, the extremes among them: of BF16 zeros, subnormals, the largest, infinities, NaNs, and numbers near one.
-fn operand(datapath: Datapath, rng: &mut Xoshiro256PlusPlus) -> Code {
+pub fn operand(datapath: Datapath, rng: &mut Xoshiro256PlusPlus) -> Code {
     const BF16: [u16; 10] = [0, 0x8000, 0x0001, 0x807f, 0x0080, 0x7f7f, 0xff7f, 0x7f80, 0xff80, 0x7fa0];
     match (datapath, rng.random_range(0..10)) {
         (Datapath::Float { .. }, 0) => BF16[rng.random_range(0..BF16.len())] as Code,

@@ -55,13 +55,13 @@ pub struct Options {
     #[arg(long)]
     pub no_overlap: bool,
     /// Share of edges on which the consumer takes no row, 0 to 0.95: rows wait in the output FIFO of D, then the array does
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
     stall: f64,
     /// Share of edges on which no row of activations is on offer
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
     starve_x: f64,
     /// Share of edges on which no column (gemv: beat) of weights is on offer
-    #[arg(long, default_value_t = 0.0, value_name = "P")]
+    #[arg(long, default_value_t = 0.0, value_name = "P", allow_negative_numbers = true)]
     starve_w: f64,
     /// Seed of operands that no file gives, of stalls and of what --vectors draws
     #[arg(long, default_value_t = 1)]

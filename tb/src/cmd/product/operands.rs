@@ -36,7 +36,7 @@ pub struct Losses {
     pub values: u64,
     /// Finite values that the format does not have, and whose neighbour it has.
     pub rounded: u64,
-    /// Values beyond the largest finite one, which stands for them; infinities where the format has none among them.
+    /// Values beyond the largest finite one, which stands for them; infinities among them.
     pub saturated: u64,
     /// Finite values beyond the largest finite one that became infinite or NaN.
     pub overflowed: u64,

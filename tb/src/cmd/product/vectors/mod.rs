@@ -7,30 +7,32 @@ use crate::cosim::{Datapath, Stimulus};
 use anyhow::{Context, bail, ensure};
 use mvp::{Code, Config, Datapath as Format, Job, OutRow};
 use numeric::FloatFormat;
-use parts::{Part, Rows, parts};
+use parts::{Part, Product, Rows, parts};
 use rtl::Module;
 use std::fmt::Write;
 use std::path::Path;
 
 /// Whether row `taken` of a part is what it has to be.
-fn fits(rows: Rows, config: Config, job: Job, y: &[u32], taken: usize, row: &OutRow) -> bool {
+fn fits(rows: &Rows, config: Config, taken: usize, row: &OutRow) -> bool {
     let count = usize::from(row.lanes);
-    let (m, panel) = (taken % job.m, taken / job.m);
     row.values[..count].iter().enumerate().all(|(c, &sum)| {
         let wanted = match rows {
-            Rows::First | Rows::All => y.get(m * job.n + panel * config.cols + c).copied(),
+            Rows::First(product) | Rows::All(product) => {
+                let (m, panel) = (taken % product.job.m, taken / product.job.m);
+                product.y.get(m * product.job.n + panel * config.cols + c).copied()
+            }
             Rows::Zero => Some(0),
             Rows::Wrapped(adds) => {
                 let weight = if c == 0 { 127 } else { 128 };
-                Some((config.rows as u32 * 128 * weight).wrapping_mul(adds))
+                Some((config.rows as u32 * 128 * weight).wrapping_mul(*adds))
             }
         };
         wanted == Some(sum as u32)
     })
 }
 
-/// The outputs before every edge, as `$readmemh` reads them, held against the product's sums `y`.
-fn expected(config: Config, job: Job, parts: &[Part], y: &[u32]) -> anyhow::Result<String> {
+/// The outputs before every edge, as `$readmemh` reads them, held against what each part's rows must be.
+fn expected(config: Config, parts: &[Part]) -> anyhow::Result<String> {
     let mut engine = Datapath::new(config);
     let mut text = String::new();
     let blank = OutRow::blank(config.cols);
@@ -43,11 +45,7 @@ fn expected(config: Config, job: Job, parts: &[Part], y: &[u32]) -> anyhow::Resu
             overflow |= out.overflow && !cycle.reset;
             let row = out.row.unwrap_or(&blank);
             if out.row.is_some() && cycle.enable && !cycle.reset {
-                ensure!(
-                    fits(part.rows, config, job, y, taken, row),
-                    "{}: row {taken} is not what it must be",
-                    part.what
-                );
+                ensure!(fits(&part.rows, config, taken, row), "{}: row {taken} is not what it must be", part.what);
                 taken += 1;
             }
             // Three digits of overflow, offers, end and lanes on top of whole words of sums.
@@ -61,11 +59,13 @@ fn expected(config: Config, job: Job, parts: &[Part], y: &[u32]) -> anyhow::Resu
             });
             text.push('\n');
         }
-        let rows = job.m * job.n.div_ceil(config.cols);
-        match part.rows {
-            Rows::All => ensure!(taken == rows, "the datapath gave {taken} rows, not {rows}"),
+        match &part.rows {
+            Rows::All(product) => {
+                let rows = product.job.m * product.job.n.div_ceil(config.cols);
+                ensure!(taken == rows, "the datapath gave {taken} rows, not {rows}");
+            }
             Rows::Wrapped(_) => ensure!(taken == 1 && overflow, "no sum left 32 bits"),
-            Rows::First | Rows::Zero => {}
+            Rows::First(_) | Rows::Zero => {}
         }
         ensure!(overflow == matches!(part.rows, Rows::Wrapped(_)), "{}: overflow is {overflow}", part.what);
     }
@@ -92,8 +92,9 @@ pub fn write(
     if job.m > config.depth {
         bail!("--vectors: {} rows do not fit the accumulator; --depth {} holds them", job.m, job.m)
     }
-    let parts = parts(config, job, (x, w), seed);
-    let expected = expected(config, job, &parts, y)?;
+    let product = Product { job, x: x.to_vec(), w: w.to_vec(), y: y.to_vec() };
+    let parts = parts(config, product, seed)?;
+    let expected = expected(config, &parts)?;
     let readme = readme::readme(dir, config, &parts);
     let cycles: Vec<_> = parts.into_iter().flat_map(|part| part.cycles).collect();
     let cycle_count = cycles.len();

@@ -1,21 +1,35 @@
 //! The cycles of a folder of vectors: the product, with stalls and resets where they hurt.
 
-use crate::cosim::{Cycle, Place, Tiles, schedule, wild};
-use mvp::{Code, Config, Job, Tag, WestRow};
+use crate::cosim::{Cycle, Place, Tiles, operand, schedule, wild};
+use mvp::{Code, Codes, Config, GemmError, Job, Tag, WestRow, sums};
 use rand::{RngExt, SeedableRng};
 use rand_xoshiro::Xoshiro256PlusPlus;
+use std::rc::Rc;
 
 /// What the rows are that leave in a part.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 pub(super) enum Rows {
-    /// The product's first; a reset ends them.
-    First,
-    /// All of the product's.
-    All,
+    /// The first of a product; a reset ends them.
+    First(Rc<Product>),
+    /// All of a product.
+    All(Rc<Product>),
     /// Zeros.
     Zero,
     /// One row, of this many sums of a tile.
     Wrapped(u32),
+}
+
+/// A product and its sums.
+#[derive(Clone, Debug)]
+pub(super) struct Product {
+    /// Its extents.
+    pub(super) job: Job,
+    /// M × K codes.
+    pub(super) x: Vec<Code>,
+    /// K × N codes.
+    pub(super) w: Vec<Code>,
+    /// M × N sums: INT32 or the bits of FP32.
+    pub(super) y: Vec<u32>,
 }
 
 /// Cycles that follow each other.
@@ -32,26 +46,35 @@ pub(super) struct Part {
 /// Share of the steps before which a stall comes.
 const STALLS: f64 = 0.25;
 
-struct Maker<'a> {
+struct Maker {
     config: Config,
-    job: Job,
-    operands: (&'a [Code], &'a [Code]),
     rng: Xoshiro256PlusPlus,
 }
 
-/// The parts of a product's vectors: resets, a run that a reset cuts, what must be zero after it, the whole run and, with INT32 sums,
-/// a sum that leaves 32 bits.
-pub(super) fn parts(config: Config, job: Job, operands: (&[Code], &[Code]), seed: u64) -> Vec<Part> {
+/// The parts of a product's vectors: resets, a run that a reset cuts, what must be zero after it, the whole run, a product of extreme
+/// operands and, with INT32 sums, a sum that leaves 32 bits.
+///
+/// # Errors
+/// If the transaction engine refuses the extreme product.
+pub(super) fn parts(config: Config, product: Product, seed: u64) -> Result<Vec<Part>, GemmError> {
     let rng = Xoshiro256PlusPlus::seed_from_u64(seed);
-    let mut maker = Maker { config, job, operands, rng };
-    let run = maker.run();
+    let mut maker = Maker { config, rng };
+    let product = Rc::new(product);
+    let drawn = Rc::new(maker.drawn()?);
+    let (run, hard) = (maker.run(&product), maker.run(&drawn));
     let cut = maker.cut(run.clone());
     let mut parts = vec![
         maker.reset("a reset", false),
-        maker.stalled("the product, every step after a stall, until rows leave", Rows::First, cut, 1.0),
+        maker.stalled(
+            "the product, every step after a stall, until rows leave",
+            Rows::First(product.clone()),
+            cut,
+            1.0,
+        ),
         maker.reset("a reset in its midst, enable high", true),
         maker.zero(),
-        maker.stalled("the product from the start, with stalls", Rows::All, run, STALLS),
+        maker.stalled("the product from the start, with stalls", Rows::All(product), run, STALLS),
+        maker.stalled("a product of operands of every kind", Rows::All(drawn), hard, STALLS),
     ];
     if !config.sums_float() {
         let (steps, adds) = maker.overflow();
@@ -59,10 +82,10 @@ pub(super) fn parts(config: Config, job: Job, operands: (&[Code], &[Code]), seed
         parts.push(maker.reset("a reset, enable low", false));
         parts.push(maker.zero());
     }
-    parts
+    Ok(parts)
 }
 
-impl Maker<'_> {
+impl Maker {
     /// From a row's entry to its tag.
     fn latency(&self) -> usize {
         self.config.rows * self.config.mac_latency() + self.config.cols - 1
@@ -76,9 +99,33 @@ impl Maker<'_> {
         Part { what, rows: Rows::Zero, cycles: vec![cycle] }
     }
 
-    /// The job's schedule, with its own operands.
-    fn run(&self) -> Vec<Cycle> {
-        let (job, Config { rows, cols, .. }, (x, w)) = (self.job, self.config, self.operands);
+    /// Operands as the cosimulation draws them, the extremes, subnormals, infinities and NaNs among them; half of the floats have few
+    /// significant bits, so that sums are ties. Two n-tiles, the second of one column, and several k-tiles.
+    fn drawn(&mut self) -> Result<Product, GemmError> {
+        let Config { rows, cols, depth, datapath, .. } = self.config;
+        let job = Job { m: depth.min(24), n: cols + 1, k: 3 * rows + rows.div_ceil(2) };
+        let mut code = || match datapath.is_float() && self.rng.random() {
+            true => {
+                let (sign, exponent) = (self.rng.random_range(0..2u16), self.rng.random_range(119..136u16));
+                (sign << 15 | exponent << 7 | self.rng.random_range(0..4u16) << 5) as Code
+            }
+            false => operand(datapath, &mut self.rng),
+        };
+        let mut draw = |n: usize| -> Vec<Code> { (0..n).map(|_| code()).collect() };
+        let (x, w) = (draw(job.m * job.k), draw(job.k * job.n));
+        let words = |codes: &[Code]| codes.iter().map(|&code| code as u16).collect::<Vec<_>>();
+        let bytes = |codes: &[Code]| codes.iter().map(|&code| code as i8).collect::<Vec<_>>();
+        let computed = match datapath.is_float() {
+            true => sums(self.config, job, Codes::Bits16(&words(&x)), Codes::Bits16(&words(&w)))?,
+            false => sums(self.config, job, Codes::Int(&bytes(&x)), Codes::Int(&bytes(&w)))?,
+        };
+        let y = (0..job.m * job.n).map(|i| computed.sums.bits(i)).collect();
+        Ok(Product { job, x, w, y })
+    }
+
+    /// A product's schedule, with its operands.
+    fn run(&self, product: &Product) -> Vec<Cycle> {
+        let (Product { job, x, w, .. }, Config { rows, cols, .. }) = (product, self.config);
         let tiles = job.k.div_ceil(rows);
         let panels = job.n.div_ceil(cols);
         let shape = Tiles {
@@ -181,16 +228,17 @@ mod tests {
         {
             let config = Config { rows, cols, depth: 16, datapath, ..Config::default() };
             let job = Job { m: 2, n: 4, k: 5 };
-            let (x, w) = (vec![3; job.m * job.k], vec![5; job.k * job.n]);
+            let (x, w, y) = (vec![3; job.m * job.k], vec![5; job.k * job.n], vec![0; job.m * job.n]);
+            let product = Product { job, x, w, y };
             for seed in 0..20 {
-                let made = parts(config, job, (&x, &w), seed);
-                let again = parts(config, job, (&x, &w), seed);
+                let made = parts(config, product.clone(), seed).unwrap();
+                let again = parts(config, product.clone(), seed).unwrap();
                 assert!(made.iter().zip(&again).all(|(a, b)| a.cycles == b.cycles), "{config:?}, seed {seed}");
                 for part in made.iter().filter(|p| p.cycles.len() > 1) {
                     let stalls = part.cycles.iter().filter(|c| !c.enable).count();
                     assert!(stalls > 0, "{:?}: {}, seed {seed}", config, part.what);
                 }
-                let cut = made.iter().position(|p| p.rows == Rows::First).unwrap();
+                let cut = made.iter().position(|p| matches!(p.rows, Rows::First(_))).unwrap();
                 let steps: Vec<_> = made[cut].cycles.iter().filter(|c| c.enable).collect();
                 let tag = steps[steps.len() - config.accumulator_latency()].tag;
                 assert!(tag.valid && tag.last);
