@@ -80,14 +80,10 @@ fails "$out/int8" "overflow ignores reset" mvp_accumulator.sv "s/overflow_q    <
 # Data movement: the recorded beats pass, and with a beat that differs they do not.
 seq 20000 | head -c 65536 >"$out/in.bin"
 "$magpie" dma tb/examples/dma/gather.toml --memory "$out/in.bin" --out "$out/out.bin" --vectors "$out/dma" >/dev/null
-for simulator in $simulators; do
-    passes "$out/dma" "$simulator" "$out/dma"
-done
+passes "$out/dma" Icarus "$out/dma"
 sed '1,8s/.$/f/' "$out/dma/w.hex" >"$out/w.hex" # digits and line ends have no such byte
 cp "$out/w.hex" "$out/dma/w.hex"
-for simulator in $simulators; do
-    if replay "$out/dma" "$simulator" "$out/dma"; then echo "dma, $simulator: wrong beats and exit code 0"; exit 1; fi
-    grep -q FAILED "$out/dma.log"
-    echo "dma, $simulator: wrong beats: $(grep FAILED "$out/dma.log")"
-done
+if replay "$out/dma" Icarus "$out/dma"; then echo "dma: wrong beats and exit code 0"; exit 1; fi
+grep -q FAILED "$out/dma.log"
+echo "dma: wrong beats: $(grep FAILED "$out/dma.log")"
 echo "hw/sv: the vectors pass the twins, and every broken one fails"

@@ -64,16 +64,12 @@ fn command(numbers: &[u64]) -> String {
     let most = numbers[5].max(numbers[7]).max(numbers[8]).max(1);
     let parameters = [("BUS", numbers[1]), ("DEPTH", numbers[3].max(1)), ("MANY", most)];
     let icarus: String = parameters.iter().map(|(name, value)| format!(" -P dma_vectors.{name}={value}")).collect();
-    let verilator: String = parameters.iter().map(|(name, value)| format!(" -G{name}={value}")).collect();
     format!(
         "
 The recorded write beats, played into the memory in the place of a design, from this folder.
 With Icarus Verilog:
   iverilog -g2012 -s dma_vectors{icarus} -o replay dma_vectors.sv
   vvp replay +vectors=. +replay
-With Verilator:
-  verilator --binary --timescale 1ns/1ns --top-module dma_vectors{verilator} -Mdir replay_obj dma_vectors.sv
-  replay_obj/Vdma_vectors +vectors=. +replay
 "
     )
 }
