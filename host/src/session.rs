@@ -187,6 +187,20 @@ impl Session {
         self.npu.config()
     }
 
+    /// Multiply-accumulates that the array does in a cycle at most, in the fastest of the session's products.
+    pub fn peak_macs(&self) -> u64 {
+        let peaks = self.packed.products.values().map(|p| npu::peak_macs(self.config(), p.operands));
+        peaks.max().unwrap_or(0)
+    }
+
+    /// Share of [`Session::peak_macs`] that `counters` used.
+    pub fn utilisation(&self, counters: &Counters) -> f64 {
+        match self.peak_macs() * counters.cycles {
+            0 => 0.0,
+            most => counters.macs as f64 / most as f64,
+        }
+    }
+
     /// The NPU's counters since the session began.
     pub fn counters(&self) -> &Counters {
         self.npu.counters()

@@ -15,7 +15,7 @@ pub mod resources;
 pub use config::{Array, Codec, Config, ConfigError, Dram, PRESETS, Scratchpad};
 pub use counters::{ByKind, Counters, EngineCounters};
 pub use exec::{
-    ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions, utilisation,
+    ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, peak_macs, port, regions,
 };
 pub use fault::{Fault, RunError, SetupError};
 pub use kv::{Kv, KvSetup};

@@ -1,22 +1,54 @@
 //! What a configuration is made of: bits counted on the clocked blocks themselves.
 
-use crate::{Config, ConfigError, KvSetup, port};
+use crate::isa::Engine;
+use crate::{Config, ConfigError, KvSetup, clocked, port};
 use mvp::Datapath;
 use numeric::FloatFormat;
-use rtl::{Module, Name, Role, Signal, Visitor};
+use rtl::{Format, Index, Module, Name, Role, Signal, Visitor};
 use serde::{Deserialize, Serialize};
+
+/// Multipliers of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Multipliers {
+    /// How many.
+    pub count: u64,
+    /// Bits of either operand.
+    pub bits: u32,
+}
 
 /// A part of the chip.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Part {
     /// Its name.
     pub name: &'static str,
-    /// Multipliers: of the array 8 × 8 bits (the significands of BF16 and the integers share them), of the vector unit 24 × 24, one a step of each lane.
-    pub multipliers: u64,
+    /// Of the array one of 8 × 8 bits an element (the significands of BF16 and the integers share it), of the vector unit one of 24 × 24 a step of
+    /// each lane. None where they are not counted, see [`NOT_COUNTED`].
+    pub multipliers: Option<Multipliers>,
     /// Bits of registers.
     pub register_bits: u64,
-    /// Bits of memories.
+    /// Bits of memories: those that a block shows as such, and FIFOs and tables of more than 16 words.
     pub sram_bits: u64,
+}
+
+/// What the parts leave out.
+pub const NOT_COUNTED: [&str; 5] = [
+    "multipliers of the DMA's address generation and of the codec",
+    "the array's second multiplier an element for INT4 pairs, and a column's for the scales of groups",
+    "the output stage and the matrix-vector mode's own registers",
+    "the weight port with its gearbox, and the scratchpad's bank switches",
+    "the rotate unit",
+];
+
+/// Fewest words of a FIFO or table that count as a memory.
+const MEMORY_WORDS: usize = 17;
+/// Names of the words of FIFOs and of the vector unit's scalar store and frequency memory.
+const WORDS: [&str; 3] = ["slot_q", "word", "frequency_q"];
+
+/// Words of one FIFO or table.
+#[derive(Clone, Copy, Default)]
+struct Words {
+    count: usize,
+    bits: u64,
 }
 
 /// Counts what a module shows.
@@ -24,18 +56,67 @@ pub struct Part {
 struct Census {
     registers: u64,
     memories: u64,
+    /// A scope entered: its words, if it is none itself.
+    scopes: Vec<Option<Words>>,
+    /// Byte lanes of a bus that are built, of the 64 of a beat; all where it is 0.
+    bus_bytes: usize,
+}
+
+impl Census {
+    fn of(module: &mut impl Module, bus_bytes: usize) -> Self {
+        let mut census = Self { scopes: vec![Some(Words::default())], bus_bytes, ..Self::default() };
+        module.visit(&mut census);
+        census.leave();
+        census
+    }
+
+    /// Adds to the words of the scope that holds them.
+    fn word(&mut self, count: usize, bits: u64) {
+        if let Some(words) = self.scopes.iter_mut().rev().flatten().next() {
+            words.count += count;
+            words.bits += bits;
+        }
+    }
+
+    /// Whether a signal belongs to a lane that a narrow bus does not have. A beat shows its bytes eight a signal.
+    fn absent(&self, signal: &Signal) -> bool {
+        let lane = matches!((signal.width, signal.format, signal.name.index), (64, Format::Hex, Index::One(i)) if 8 * i as usize >= self.bus_bytes);
+        self.bus_bytes > 0 && lane
+    }
 }
 
 impl Visitor for Census {
-    fn enter(&mut self, _: Name) -> bool {
+    fn enter(&mut self, name: Name) -> bool {
+        let within = self.scopes.last().is_some_and(Option::is_none);
+        let word = WORDS.contains(&name.base) && name.index != Index::None;
+        if word && !within {
+            self.word(1, 0);
+        }
+        self.scopes.push((!word && !within).then(Words::default));
         true
     }
 
-    fn leave(&mut self) {}
+    fn leave(&mut self) {
+        if let Some(Some(words)) = self.scopes.pop() {
+            match words.count >= MEMORY_WORDS {
+                true => self.memories += words.bits,
+                false => self.registers += words.bits,
+            }
+        }
+    }
 
     fn signal(&mut self, signal: Signal, value: u64) -> u64 {
-        if signal.role == Role::Register {
-            self.registers += u64::from(signal.width);
+        if signal.role != Role::Register || self.absent(&signal) {
+            return value;
+        }
+        let bits = u64::from(signal.width);
+        let within = self.scopes.last().is_some_and(Option::is_none);
+        if within {
+            self.word(0, bits);
+        } else if WORDS.contains(&signal.name.base) && signal.name.index != Index::None {
+            self.word(1, bits);
+        } else {
+            self.registers += bits;
         }
         value
     }
@@ -46,14 +127,49 @@ impl Visitor for Census {
     }
 }
 
-fn part(name: &'static str, multipliers: u64, count: u64, module: &mut impl Module) -> Part {
-    let mut census = Census::default();
-    module.visit(&mut census);
+/// The registers of an NPU beside its engines: dispatcher, queues, tokens, who runs, counters.
+#[derive(Default)]
+struct Control {
+    registers: u64,
+    depth: usize,
+}
+
+impl Visitor for Control {
+    fn enter(&mut self, name: Name) -> bool {
+        let engine = Engine::ALL.iter().any(|engine| engine.name() == name.base);
+        let entered = match self.depth {
+            0 => engine || ["tokens", "counters"].contains(&name.base),
+            1 => ["queue", "lane", "counters"].contains(&name.base),
+            _ => true,
+        };
+        self.depth += usize::from(entered);
+        entered
+    }
+
+    fn leave(&mut self) {
+        self.depth -= 1;
+    }
+
+    fn signal(&mut self, signal: Signal, value: u64) -> u64 {
+        // Registers right below an engine's name are its shell's.
+        if signal.role == Role::Register && self.depth != 1 {
+            self.registers += u64::from(signal.width);
+        }
+        value
+    }
+
+    fn memory(&mut self, _: Signal, _: usize) -> bool {
+        false
+    }
+}
+
+fn part(name: &'static str, multipliers: Option<(usize, u32)>, count: u64, census: &Census) -> Part {
+    let multipliers = multipliers.map(|(count, bits)| Multipliers { count: count as u64, bits });
     Part { name, multipliers, register_bits: count * census.registers, sram_bits: count * census.memories }
 }
 
 fn memory(name: &'static str, bits: u64) -> Part {
-    Part { name, multipliers: 0, register_bits: 0, sram_bits: bits }
+    Part { name, multipliers: None, register_bits: 0, sram_bits: bits }
 }
 
 /// The parts of an NPU, with the KV path set up for a model. The array is counted in BF16, the widest of its modes.
@@ -68,19 +184,27 @@ pub fn parts(config: &Config, kv: &KvSetup) -> Vec<Part> {
         adder_stages: a.adder_stages,
         group: Some(32),
     };
-    let mut parts = vec![part("mvp", (a.rows * a.cols) as u64, 1, &mut mvp::Processor::<mvp::Array>::new(array))];
+    let processor = Census::of(&mut mvp::Processor::<mvp::Array>::new(array), 0);
+    let mut parts = vec![part("mvp", Some((a.rows * a.cols, 8)), 1, &processor)];
     // A configuration that was checked gives sizes that the blocks take.
     if let Ok(mut engine) = dma::Dma::new(&port(config)) {
-        parts.push(part("dma", 0, 1, &mut engine));
+        parts.push(part("dma", None, 1, &Census::of(&mut engine, config.dram.bytes_per_cycle as usize)));
     }
     if let Ok(mut unit) = vector::VectorUnit::new(vector::Config { lanes: config.vector_lanes }) {
-        parts.push(part("vector", (config.vector_lanes * vector::MAX_STEPS) as u64, 1, &mut unit));
+        let multipliers = config.vector_lanes * vector::MAX_STEPS;
+        parts.push(part("vector", Some((multipliers, 24)), 1, &Census::of(&mut unit, 0)));
     }
     let tables = || nkz::clocked::TableRam::new(1);
     let decoders = config.codec.decoders as u64;
-    parts.push(part("nkz encoder", 0, 1, &mut nkz::clocked::TileEncoder::new(tables())));
+    let encoder = Census::of(&mut nkz::clocked::TileEncoder::new(tables()), 0);
+    parts.push(part("nkz encoder", None, 1, &encoder));
     let mut decoder = nkz::clocked::Decoder::new(tables(), config.codec.values / nkz::LANES);
-    parts.push(part("nkz decoders", 0, decoders, &mut decoder));
+    parts.push(part("nkz decoders", None, decoders, &Census::of(&mut decoder, 0)));
+    if let Ok(mut npu) = clocked::Npu::new(config.clone(), kv.clone()) {
+        let mut control = Control::default();
+        npu.visit(&mut control);
+        parts.push(Part { name: "dispatch", multipliers: None, register_bits: control.registers, sram_bits: 0 });
+    }
     let lines = (kv.layers * kv.heads * 2 * kv.head_dim) as u64;
     parts.push(memory("nkz static tables", lines * 64));
     let blocks = kv.head_dim.div_ceil(nkz::CHANNELS);
@@ -168,11 +292,29 @@ mod tests {
         };
         let parts = parts(&config, &kv);
         let part = |name: &str| parts.iter().find(|p| p.name == name).unwrap_or_else(|| panic!("no {name}"));
-        assert_eq!(part("mvp").multipliers, (config.array.rows * config.array.cols) as u64);
+        let elements = (config.array.rows * config.array.cols) as u64;
+        assert_eq!(part("mvp").multipliers, Some(Multipliers { count: elements, bits: 8 }));
         // Two operands of 16 bits and a sum of 32 at least, in each element.
-        assert!(part("mvp").register_bits > 64 * part("mvp").multipliers);
-        assert_eq!(part("vector").multipliers, (config.vector_lanes * vector::MAX_STEPS) as u64);
+        assert!((64 * elements..500 * elements).contains(&part("mvp").register_bits), "{:?}", part("mvp"));
+        let lanes = (config.vector_lanes * vector::MAX_STEPS) as u64;
+        assert_eq!(part("vector").multipliers, Some(Multipliers { count: lanes, bits: 24 }));
+        // 8,192 scalars of three FP32 fields, 256 frequencies.
+        assert!(part("vector").sram_bits >= 8192 * 96 + 256 * 32);
+        assert!(part("dispatch").register_bits > 4 * 64, "four masks of banks");
         assert!(part("dma").sram_bits >= 2 * 8 * 8192, "the transposer");
+        // The output FIFO is as deep as the accumulator: C sums, lanes, an end, and the row's two scales; then the accumulator itself.
+        let with = |change: &dyn Fn(&mut Config)| {
+            let mut config = config.clone();
+            change(&mut config);
+            super::parts(&config, &kv)
+        };
+        let deep = with(&|c| c.array.depth *= 2);
+        assert_eq!(deep[0].register_bits - part("mvp").register_bits, 3, "two pointers and a level of one bit more");
+        assert!(deep[0].sram_bits > 19 * part("mvp").sram_bits / 10);
+        // A narrower bus has fewer lanes everywhere and the same 4 KiB between its sides.
+        let narrow = with(&|c| c.dram.bytes_per_cycle = 8);
+        let dma = narrow.iter().find(|p| p.name == "dma").unwrap();
+        assert!(dma.register_bits < part("dma").register_bits, "{dma:?} {:?}", part("dma"));
         let decoders = |decoders| {
             let config = Config { codec: crate::Codec { decoders, ..config.codec }, ..config.clone() };
             super::parts(&config, &kv).into_iter().find(|p| p.name == "nkz decoders").unwrap()

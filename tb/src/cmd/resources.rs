@@ -5,7 +5,7 @@ use crate::verify::grouped;
 use anyhow::Context;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
 use host::{Logits, Options, Session, Source};
-use npu::resources::{Energy, parts};
+use npu::resources::{Energy, NOT_COUNTED, Part, parts};
 use npu::{Config, Counters};
 use serde_json::json;
 use std::path::PathBuf;
@@ -14,7 +14,7 @@ use std::process::ExitCode;
 /// Multipliers, register bits and memory bits of a configuration, counted on the clocked blocks; with a table of picojoules, the
 /// energy of a run.
 ///
-/// The KV path's memories depend on the model, the sequences and the window. The array is counted as built for all formats: the format
+/// FIFOs and tables of more than 16 words count as memories. What is left out is listed below the table. The KV path's memories depend on the model, the sequences and the window. The array is counted as built for all formats: the format
 /// of the products matters to the energy alone.
 #[derive(clap::Args, Debug)]
 #[command(after_help = "\
@@ -101,22 +101,23 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
                 "joules_per_token": joules(energy, decode, args.tokens.max(1) as f64),
             })
         });
-        outln!("{:#}", json!({ "config": args.config, "parts": parts, "energy": energy }));
+        outln!("{:#}", json!({ "config": args.config, "parts": parts, "not_counted": NOT_COUNTED, "energy": energy }));
         return Ok(ExitCode::SUCCESS);
     }
     let mut table = Table::new();
     table.load_style(ASCII_MARKDOWN).set_header(["part", "multipliers", "register bits", "memory bits"]);
     for part in &parts {
+        let multipliers = part.multipliers.map(|m| format!("{0} of {1} x {1} bits", grouped(m.count), m.bits));
         table.add_row([
             part.name.into(),
-            grouped(part.multipliers),
+            multipliers.unwrap_or_else(|| "-".into()),
             grouped(part.register_bits),
             grouped(part.sram_bits),
         ]);
     }
-    let sum = |f: fn(&npu::resources::Part) -> u64| grouped(parts.iter().map(f).sum());
-    table.add_row(["all".into(), sum(|p| p.multipliers), sum(|p| p.register_bits), sum(|p| p.sram_bits)]);
-    outln!("{table}");
+    let sum = |f: fn(&Part) -> u64| grouped(parts.iter().map(f).sum());
+    table.add_row(["all".into(), String::new(), sum(|p| p.register_bits), sum(|p| p.sram_bits)]);
+    outln!("{table}\n\nNot counted: {}.", NOT_COUNTED.join("; "));
     if args.format != host::Format::Bf16 && phases.is_none() {
         eprintln!(
             "magpie: note: the array is built for all formats; --format {} changes the --energy of a run alone",
@@ -142,6 +143,17 @@ fn phases(args: &Args, source: &Source, session: &mut Session) -> anyhow::Result
     Ok([prefill, session.counters().since(&prefill)])
 }
 
+/// Joules in a unit that suits them.
+fn energy_of(joules: f64) -> String {
+    match joules {
+        0.0 => "0".into(),
+        j if j < 1e-6 => format!("{:.3} nJ", j * 1e9),
+        j if j < 1e-3 => format!("{:.3} µJ", j * 1e6),
+        j if j < 1.0 => format!("{:.3} mJ", j * 1e3),
+        j => format!("{j:.3} J"),
+    }
+}
+
 fn energy_table(args: &Args, config: &Config, energy: &Energy, [prefill, decode]: [&Counters; 2]) -> Table {
     let mut table = Table::new();
     let decoded = format!("a token after it ({})", args.tokens);
@@ -149,11 +161,11 @@ fn energy_table(args: &Args, config: &Config, energy: &Energy, [prefill, decode]
     let tokens = args.tokens.max(1) as f64;
     let columns = [(energy.joules(prefill), 1.0), (energy.joules(decode), tokens)];
     for i in 0..columns[0].0.len() {
-        let cells = columns.iter().map(|(joules, over)| format!("{:.3} mJ", 1e3 * joules[i].1 / over));
+        let cells = columns.iter().map(|(joules, over)| energy_of(joules[i].1 / over));
         table.add_row(std::iter::once(columns[0].0[i].0.to_string()).chain(cells));
     }
     let all = |joules: &[(&str, f64)]| joules.iter().map(|(_, j)| j).sum::<f64>();
-    let sums = columns.iter().map(|(joules, over)| format!("{:.3} mJ", 1e3 * all(joules) / over));
+    let sums = columns.iter().map(|(joules, over)| energy_of(all(joules) / over));
     table.add_row(std::iter::once("all".to_string()).chain(sums));
     let seconds = |c: &Counters| c.cycles as f64 / (config.clock_mhz * 1e6);
     let watts = [prefill, decode].map(|c| all(&energy.joules(c)) / seconds(c).max(f64::MIN_POSITIVE));

@@ -205,7 +205,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         at.watch(&mut session);
     }
     let (made, answers) = answer(args, &source, &mut session, &prompts)?;
-    let mut report = Report::new(setup, session.config(), &prompts, &made, answers);
+    let mut report = Report::new(setup, &session, &prompts, &made, answers);
     // Whatever fails from here on, the figures are there.
     let written = reports(args, &source, &mut session, &texts, &mut report);
     if args.json {

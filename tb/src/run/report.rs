@@ -3,8 +3,9 @@
 use super::{Comparison, End, Generated};
 use crate::verify::grouped;
 use comfy_table::{Table, presets::ASCII_MARKDOWN};
+use host::Session;
 use npu::isa::Engine;
-use npu::{ByKind, Config, Counters, utilisation};
+use npu::{ByKind, Counters};
 use serde::Serialize;
 
 /// What ran.
@@ -45,7 +46,7 @@ struct Phase {
     dispatch_stalls: u64,
     port_stalls: u64,
     macs: u64,
-    /// Multiply-accumulates done over those that the array could have done.
+    /// Multiply-accumulates done over those that the array could have done, in the fastest of the format's products.
     pe_utilisation: f64,
     dram_read: ByKind,
     dram_written: ByKind,
@@ -82,7 +83,7 @@ pub struct Report {
     evaluated: Vec<(String, Comparison)>,
 }
 
-fn phase(config: &Config, c: &Counters) -> Phase {
+fn phase(session: &Session, c: &Counters) -> Phase {
     let engines = Engine::ALL.iter().map(|&engine| {
         let e = c.engine(engine);
         EngineFigures {
@@ -101,7 +102,7 @@ fn phase(config: &Config, c: &Counters) -> Phase {
         dispatch_stalls: c.dispatch_stalls,
         port_stalls: c.port_stalls,
         macs: c.macs,
-        pe_utilisation: utilisation(config, c.macs, c.cycles),
+        pe_utilisation: session.utilisation(c),
         dram_read: c.dram_read,
         dram_written: c.dram_written,
     }
@@ -109,8 +110,9 @@ fn phase(config: &Config, c: &Counters) -> Phase {
 
 impl Report {
     /// The figures of what was generated.
-    pub fn new(setup: Setup, config: &Config, prompts: &[Vec<u32>], made: &Generated, texts: Vec<String>) -> Self {
-        let hertz = config.clock_mhz * 1e6;
+    pub fn new(setup: Setup, session: &Session, prompts: &[Vec<u32>], made: &Generated, texts: Vec<String>) -> Self {
+        let clock_mhz = session.config().clock_mhz;
+        let hertz = clock_mhz * 1e6;
         let count = made.ids.len();
         let ttft_cycles: Vec<u64> = (0..count).filter_map(|s| made.ttft(s)).collect();
         let tpot_cycles: Vec<Option<f64>> = (0..count).map(|s| made.tpot(s)).collect();
@@ -123,7 +125,7 @@ impl Report {
         let seconds = |cycles: f64| cycles / hertz;
         Self {
             setup,
-            clock_mhz: config.clock_mhz,
+            clock_mhz,
             prompt_tokens: prompts.iter().map(Vec::len).collect(),
             new_tokens: made.ids.iter().map(Vec::len).collect(),
             ended_by: made.ends.clone(),
@@ -135,8 +137,8 @@ impl Report {
             decode_tokens_per_second: (last > first).then(|| rate(later, made.decode.cycles)),
             prefill_tokens_per_second: rate(prompted, made.prefill.cycles),
             tokens_per_second: rate(made.times.iter().map(Vec::len).sum(), last),
-            prefill: phase(config, &made.prefill),
-            decode: phase(config, &made.decode),
+            prefill: phase(session, &made.prefill),
+            decode: phase(session, &made.decode),
             kv_raw_bytes: made.prefill.kv_raw + made.decode.kv_raw,
             kv_stored_bytes: made.prefill.kv_stored + made.decode.kv_stored,
             evaluated: Vec::new(),

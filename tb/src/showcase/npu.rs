@@ -131,7 +131,7 @@ fn run(trace: &mut Trace) -> Result<View, WaveError> {
             v.signal("queued", &format!("npu.{name}.queue.level_q"), 2, Radix::Unsigned, colour);
             v.signal("busy", &format!("npu.{name}.lane.busy_q"), 1, Radix::Bit, colour);
             v.signal("command", &format!("npu.{name}.lane.running.number_q"), 32, Radix::Unsigned, colour);
-            v.signal("banks held", &format!("npu.{name}.lane.banks_q"), 64, Radix::Hex, colour);
+            v.signal("banks of the last command", &format!("npu.{name}.lane.banks_q"), 64, Radix::Hex, colour);
             v.signal("turn", &format!("npu.{name}.lane.phase_q"), 8, Radix::Unsigned, colour);
         });
     }

@@ -41,28 +41,28 @@ fn softmax(trace: &mut Trace) -> Result<View, WaveError> {
     });
     view.group("scores in", |v| {
         v.signal("valid", "vector.a.head_valid_q", 1, Radix::Bit, Colour::Green);
-        v.signal("lane 0, FP32", "vector.a.head_q_0", 32, Radix::Hex, Colour::Green);
+        v.signal("lane 0, code in FP32", "vector.a.head_q_0", 32, Radix::Hex, Colour::Green);
     });
     view.group("lane 0 after the running maximum", |v| {
         v.signal("valid", "vector.lanes.stage_9.valid_q", 1, Radix::Bit, Colour::Orange);
-        v.signal("score", "vector.lanes.stage_9.lane_0.a_q", 32, Radix::Hex, Colour::Orange);
-        v.signal("maximum", "vector.lanes.stage_9.lane_0.y_q", 32, Radix::Hex, Colour::Orange);
+        v.signal("score", "vector.lanes.stage_9.lane_0.a_q_value", 1, Radix::Plain, Colour::Orange);
+        v.signal("maximum", "vector.lanes.stage_9.lane_0.y_q_value", 1, Radix::Plain, Colour::Orange);
         v.signal("it rose", "vector.lanes.stage_9.lane_0.on_q", 1, Radix::Bit, Colour::Orange);
     });
     view.group("lane 0 after the exponential", |v| {
         v.signal("valid", "vector.lanes.stage_57.valid_q", 1, Radix::Bit, Colour::Blue);
-        v.signal("exp of the distance", "vector.lanes.stage_57.lane_0.a_q", 32, Radix::Hex, Colour::Blue);
+        v.signal("exp of the distance", "vector.lanes.stage_57.lane_0.a_q_value", 1, Radix::Plain, Colour::Blue);
     });
     view.group("reduction", |v| {
         v.signal("tree's root", "vector.reducer.tree_20.valid_q", 1, Radix::Bit, Colour::Violet);
-        v.signal("maximum or sum", "vector.reducer.tree_20.scalar_0.x_q", 32, Radix::Hex, Colour::Violet);
-        v.signal("reciprocal", "vector.reducer.tree_44.scalar_0.a_q", 32, Radix::Hex, Colour::Violet);
-        v.signal("row 0: maximum", "vector.scalars.word_0.kept_q", 32, Radix::Hex, Colour::Violet);
-        v.signal("row 0: factor", "vector.scalars.word_0.factor_q", 32, Radix::Hex, Colour::Violet);
+        v.signal("maximum or sum", "vector.reducer.tree_20.scalar_0.x_q_value", 1, Radix::Plain, Colour::Violet);
+        v.signal("reciprocal", "vector.reducer.tree_44.scalar_0.a_q_value", 1, Radix::Plain, Colour::Violet);
+        v.signal("row 0: maximum", "vector.scalars.word_0.kept_q_value", 1, Radix::Plain, Colour::Violet);
+        v.signal("row 0: factor", "vector.scalars.word_0.factor_q_value", 1, Radix::Plain, Colour::Violet);
     });
     view.group("weights out", |v| {
         v.signal("valid", "vector.y.head_valid_q", 1, Radix::Bit, Colour::Red);
-        v.signal("lane 0, FP32", "vector.y.head_q.code_q_0", 32, Radix::Hex, Colour::Red);
+        v.signal("lane 0, code in FP32", "vector.y.head_q.code_q_0", 32, Radix::Hex, Colour::Red);
         v.signal("end", "vector.y.head_q.end_q", 1, Radix::Bit, Colour::Red);
         v.signal("busy edges", "vector.counters.busy_edges_q", 64, Radix::Unsigned, Colour::Red);
     });

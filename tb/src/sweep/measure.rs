@@ -4,7 +4,6 @@ use super::{Grid, Point};
 use anyhow::ensure;
 use fnv::FnvHasher;
 use host::{Logits, Options, Session, Source};
-use npu::utilisation;
 use std::hash::Hasher;
 
 /// Figures of a point at one context. Cycles are of the NPU's clock.
@@ -16,7 +15,9 @@ pub struct Measured {
     pub ttft_cycles: u64,
     /// Cycles of a decoded token.
     pub tpot_cycles: f64,
-    /// Use of the array in prefill and decode.
+    /// Multiply-accumulates of a cycle at most, in the fastest of the format's products.
+    pub peak: u64,
+    /// Share of that, in prefill and decode.
     pub utilisation: [f64; 2],
     /// Multiply-accumulates of prefill, and of a decoded token.
     pub macs: [f64; 2],
@@ -112,10 +113,8 @@ impl<'a> Study<'a> {
                 context,
                 ttft_cycles: answer.cycles,
                 tpot_cycles: per_token(c.cycles),
-                utilisation: [
-                    utilisation(&point.npu, prefill.macs, prefill.cycles),
-                    utilisation(&point.npu, c.macs, c.cycles),
-                ],
+                peak: session.peak_macs(),
+                utilisation: [session.utilisation(&prefill), session.utilisation(&c)],
                 macs: [prefill.macs as f64, per_token(c.macs)],
                 bytes: [traffic(&prefill) as f64, per_token(traffic(&c))],
                 read: [per_token(c.dram_read.weights), per_token(c.dram_read.kv)],

@@ -72,7 +72,7 @@ impl Line {
             m.read[0],
             m.read[1],
             m.ratio,
-            (point.npu.array.rows * point.npu.array.cols) as f64,
+            m.peak as f64,
         ];
         cells.extend(figures.map(|f| format!("{f}")));
         Self(cells)

@@ -142,8 +142,8 @@ impl Expanded {
     }
 }
 
-/// The array's share of the multiply-accumulates that it could have done in so many cycles.
-pub fn utilisation(config: &Config, macs: u64, cycles: u64) -> f64 {
-    let peak = (config.array.rows * config.array.cols) as f64 * cycles as f64;
-    if cycles == 0 { 0.0 } else { macs as f64 / peak }
+/// Multiply-accumulates that the array does in a cycle at most: one an element, two of 4-bit weights.
+pub fn peak_macs(config: &Config, operands: Operands) -> u64 {
+    let pair = matches!(operands, Operands::Stored(Block::Q40 | Block::Q41));
+    (config.array.rows * config.array.cols) as u64 * if pair { 2 } else { 1 }
 }

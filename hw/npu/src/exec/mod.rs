@@ -12,7 +12,7 @@ mod vector;
 pub(crate) use dma::linear;
 pub use dma::{ACTIVATIONS, CONTROL_REGION, DRAM_REGION, KV, OpenRows, SCRATCHPAD_REGION, WEIGHTS, port, regions};
 pub(crate) use footprint::{Footprint, footprint};
-pub use matmul::utilisation;
+pub use matmul::peak_macs;
 pub(crate) use nkz::ROTATE;
 pub(crate) use shape::{MatmulShape, processor, vectors};
 pub(crate) use vector::{pairing, placed_rows, unit_command};
