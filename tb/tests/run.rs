@@ -135,6 +135,12 @@ fn what_cannot_run_is_refused_at_once() {
 }
 
 #[test]
+fn a_chat_with_a_model_that_has_no_chats_is_noted() {
+    let out = magpie(&["--chat"]);
+    assert!(out.status.success() && said(&out).contains("kjv-1m has no token <|im_start|>"), "{}", said(&out));
+}
+
+#[test]
 fn a_full_window_is_said() {
     let out = run(&["--prompt", "In the beginning", "--context", "32", "-n", "99", "--temperature", "0", "--json"]);
     let read: serde_json::Value = serde_json::from_slice(&out.stdout).expect("JSON");

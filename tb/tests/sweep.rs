@@ -106,3 +106,37 @@ fn an_absurd_context_is_refused_by_its_own_number() {
     let said = String::from_utf8_lossy(&output.stderr);
     assert!(output.status.code() == Some(2) && said.contains("tokens. It may have 4,194,304"), "{said}");
 }
+
+#[test]
+fn plots_have_the_order_of_the_grid_and_name_machines_and_roofs() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("t.csv");
+    let grid = GRID.replace("[\"8x8\"]", "[\"16x8\", \"16x16\"]") + "kv = [\"raw\", \"lossless\"]\n";
+    let output = sweep(folder.path(), &grid, &out.display().to_string());
+    assert_eq!(new(&output), "4 figures, 4 of them new");
+    let picture = |name: &str| std::fs::read_to_string(folder.path().join(format!("t-{name}.svg"))).unwrap();
+    // The rows of an array differ, or its columns alone.
+    let order = ["16x8, raw", "16x8, lossless", "16x16, raw", "16x16, lossless"];
+    for name in ["tpot", "utilisation", "roofline"] {
+        let svg = picture(name);
+        let texts: Vec<&str> = svg.lines().filter(|line| order.contains(line)).collect();
+        assert_eq!(texts, order, "{name}");
+    }
+    let roofs = picture("roofline");
+    for words in ["16x8 array", "16x16 array", "64 B/cycle", "mark on an upright line: prefill"] {
+        assert_eq!(roofs.lines().filter(|line| *line == words).count(), 1, "{words}");
+    }
+}
+
+#[test]
+fn a_single_design_is_named_whole_and_one_that_leaves_rows_idle_is_noted() {
+    let folder = tempfile::tempdir().unwrap();
+    let out = folder.path().join("t.csv").display().to_string();
+    let output = sweep(folder.path(), &GRID.replace("8x8", "64x8"), &out);
+    assert!(String::from_utf8_lossy(&output.stdout).contains("default, 64x8, 64 B/cycle, 16 decoders, bf16, lossless"));
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("note"), "no group, no note");
+    let wide = GRID.replace("8x8", "64x8") + "format = [\"int8/32\"]\nkv = [\"raw\", \"lossless\"]\n";
+    let output = sweep(folder.path(), &wide, &out);
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(said.matches("use 32 of the array's 64 rows").count(), 1, "{said}");
+}

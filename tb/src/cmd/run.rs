@@ -42,7 +42,8 @@ pub struct Args {
     /// bf16; int8, e4m3, e5m2, ffp8, ffp8:S-E-F with /channel or /32; q4_0, q4_1, q8_0 as stored.
     #[arg(short, long, default_value = "bf16")]
     format: host::Format,
-    /// How the cache stores its tiles: raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qpN, slotN.
+    /// How the cache stores its tiles: raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qpN (N from 0 to 63), slotN (N bytes a tile of 32
+    /// tokens and up to 64 channels, a multiple of 8 from 40 on; slot384 is 3 bits a value for heads of 32 channels, slot768 for those of 64).
     #[arg(long, default_value = "lossless", value_name = "MODE")]
     kv: String,
     /// The model's calibration file for lossy modes (`magpie kv calibrate`); kjv-1m brings its own.
@@ -193,7 +194,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     if args.timeline.is_some() || args.listing.is_some() {
         session.record();
     }
-    note_idle_rows(&session);
+    idle_rows(session.format(), session.config().array.rows).iter().for_each(|note| eprintln!("{note}"));
     let setup = Setup {
         model: source.llm().name.clone(),
         format: session.format().to_string(),
@@ -257,11 +258,27 @@ fn save(path: &Path, passes: &[Recorded], write: Writer<'_>) -> anyhow::Result<(
     write(passes, &mut out).and_then(|()| out.flush()).with_context(name)
 }
 
+/// What begins a turn in ChatML.
+const TURN: &str = "<|im_start|>";
+
+/// Whether a model has a token for the beginning of a turn.
+fn knows_chat(source: &Source) -> anyhow::Result<bool> {
+    let tokenizer = &source.llm().tokenizer;
+    // Some tokenizers put tokens of their own around every text.
+    Ok(tokenizer.encode(TURN)?.len() == tokenizer.encode("")?.len() + 1)
+}
+
 /// Token ids of the prompts, within the window.
 fn prompts(args: &Args, source: &Source, window: usize) -> anyhow::Result<Vec<Vec<u32>>> {
     let mut prompts = Vec::new();
+    if args.chat && !knows_chat(source)? {
+        eprintln!(
+            "magpie: note: {} has no token {TURN}: it was not instructed by ChatML, and reads the marks of --chat as plain text",
+            source.llm().name
+        );
+    }
     for text in &args.prompt {
-        let chat = || format!("<|im_start|>user\n{text}<|im_end|>\n<|im_start|>assistant\n");
+        let chat = || format!("{TURN}user\n{text}<|im_end|>\n{TURN}assistant\n");
         let mut ids = source.llm().tokenizer.encode(&if args.chat { chat() } else { text.clone() })?;
         if ids.is_empty() {
             bail!("the prompt is empty: it has no tokens to begin from");
@@ -316,17 +333,15 @@ fn session(args: &Args, source: &Source, sequences: usize, window: usize) -> any
     Ok(Session::new(source, &options)?)
 }
 
-/// Says where scales per group leave rows of the array idle.
-fn note_idle_rows(session: &Session) {
-    let rows = session.config().array.rows;
-    let Some(group) = session.format().group() else { return };
+/// What to say where scales per group leave rows of the array idle.
+pub(super) fn idle_rows(format: host::Format, rows: usize) -> Option<String> {
+    let group = format.group()?;
     let used = group as f64 / group.div_ceil(rows) as f64;
-    if used < rows as f64 {
-        eprintln!(
-            "magpie: note: {} has scales per {group} values, and no tile of k crosses a group: its products use {used} of the array's {rows} rows",
-            session.format()
-        );
-    }
+    (used < rows as f64).then(|| {
+        format!(
+            "magpie: note: {format} has scales per {group} values, and no tile of k crosses a group: its products use {used} of the array's {rows} rows"
+        )
+    })
 }
 
 /// Generates, and shows a single text as it comes.

@@ -1,6 +1,7 @@
 //! `magpie sweep`: what a design choice does to TTFT, TPOT, traffic and use of the array.
 
 use super::meter::Meter;
+use super::run::idle_rows;
 use crate::out;
 use crate::sweep::{Grid, Line, Point, Study, Table, key, names, plots};
 use crate::verify::Progress;
@@ -33,7 +34,7 @@ A SWEEP FILE (every combination of the lists is measured; what is left out is on
   bandwidth = [32, 64]                DRAM bytes a cycle: 8, 16, 32 or 64
   decoders = [1, 16]                  decoder engines of the cache, up to 64
   format = [\"bf16\", \"int8\"]
-  kv = [\"raw\", \"lossless\"]
+  kv = [\"raw\", \"lossless\"]            as magpie run --kv takes them; slotN: N bytes a tile
   calibration = \"my.calibration\"      for lossy modes; kjv-1m and smollm2 bring their own
   config = [\"default\"]                edge, default, big, or TOML files
 
@@ -63,13 +64,17 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let source = crate::run::source(&grid.model)?;
     let study = Study::new(&grid, &source)?;
     let mut keys = Vec::new();
+    let mut notes = Vec::new();
     for point in &points {
         let digest = study.digest(point).with_context(|| point.to_string())?;
         let key = |&context: &usize| key(&grid.model, point, grid.prompt_tokens, &digest, context);
         keys.push(point.contexts.iter().map(key).collect::<Vec<_>>());
+        let note = idle_rows(point.format.parse()?, point.npu.array.rows);
+        notes.extend(note.filter(|note| !notes.contains(note)));
     }
     let out = args.out.clone().unwrap_or_else(|| args.file.with_extension("csv"));
     let table = Table::open(&out)?;
+    notes.iter().for_each(|note| eprintln!("{note}"));
 
     // Contexts of each point that the table lacks, with their keys.
     let lacking = |(point, keys): (&Point, &Vec<Vec<String>>)| {

@@ -3,6 +3,7 @@
 mod grid;
 mod measure;
 mod plot;
+mod style;
 mod table;
 
 pub use grid::{Grid, Point};

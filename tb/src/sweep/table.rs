@@ -121,24 +121,33 @@ pub fn key(model: &str, point: &Point, prompt: usize, digest: &str, context: usi
     ]
 }
 
-/// What tells a line from the others: the columns that vary, but the context.
-pub fn names(lines: &[Line]) -> impl Fn(&Line) -> String {
-    let columns = ["config", "array_rows", "dram_bytes_per_cycle", "decoders", "format", "kv", "prompt_tokens"];
-    let varied: Vec<&str> = columns
-        .into_iter()
-        .filter(|column| lines.iter().any(|line| line.text(column) != lines[0].text(column)))
-        .collect();
-    move |line| {
-        let cells = varied.iter().map(|column| match *column {
-            "array_rows" => format!("{}x{}", line.text("array_rows"), line.text("array_cols")),
-            "dram_bytes_per_cycle" => format!("{} B/cycle", line.text(column)),
-            "decoders" => format!("{} decoders", line.text(column)),
-            "prompt_tokens" => format!("prompt {}", line.text(column)),
-            _ => line.text(column).to_string(),
-        });
-        let name = cells.collect::<Vec<_>>().join(", ");
-        if name.is_empty() { line.text("kv").into() } else { name }
+/// What a sweep can vary, but the context.
+const AXES: [&str; 7] = ["config", "array", "dram_bytes_per_cycle", "decoders", "format", "kv", "prompt_tokens"];
+
+/// A line's place on an axis, as people read it.
+fn place(line: &Line, axis: &str) -> String {
+    match axis {
+        "array" => format!("{}x{}", line.text("array_rows"), line.text("array_cols")),
+        "dram_bytes_per_cycle" => format!("{} B/cycle", line.text(axis)),
+        "decoders" if line.text(axis) == "1" => "1 decoder".into(),
+        "decoders" => format!("{} decoders", line.text(axis)),
+        "prompt_tokens" => format!("prompt {}", line.text(axis)),
+        _ => line.text(axis).into(),
     }
+}
+
+/// What tells a line from the others: its places on the axes that vary. All of them, where none does.
+pub(super) fn places(lines: &[Line]) -> impl Fn(&Line) -> Vec<String> {
+    let differs = |axis: &&str| lines.iter().any(|line| place(line, axis) != place(&lines[0], axis));
+    let varied: Vec<&str> = AXES.into_iter().filter(differs).collect();
+    let axes = if varied.is_empty() { AXES.to_vec() } else { varied };
+    move |line| axes.iter().map(|axis| place(line, axis)).collect()
+}
+
+/// The same in words.
+pub fn names(lines: &[Line]) -> impl Fn(&Line) -> String {
+    let places = places(lines);
+    move |line| places(line).join(", ")
 }
 
 /// The file and what it holds. It is locked while it is open.
