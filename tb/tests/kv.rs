@@ -96,3 +96,30 @@ fn files_without_an_end_and_giants_are_left_after_their_first_bytes() {
     let text = refusal(&["inspect", giant_name]);
     assert!(text.contains(giant_name) && text.contains("has 1099511627776 bytes, at most"), "{text}");
 }
+
+#[test]
+fn tiles_show_the_fields_that_their_format_has() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let [plain, cache, tables] = ["dump", "cache.nkz", "kjv"].map(|name| folder.path().join(name));
+    let [plain, cache, tables] = [&plain, &cache, &tables].map(|path| path.to_str().expect("UTF-8"));
+    let shape = golden::kv::KvShape { layers: 5, heads: 2, head_dim: 32 };
+    fs::write(tables, tb::kv::Calibration::builtin(shape).expect("it ships").to_bytes()).expect("a file");
+    let text = said(&["inspect", tables]);
+    assert!(text.contains("640 lines of tables, one a channel: 33280 bits, 40960 as stored (64 a line)"), "{text}");
+    let heldout = concat!(env!("CARGO_MANIFEST_DIR"), "/../golden/models/kjv-1m/heldout.txt");
+    said(&["dump", "kjv-1m", heldout, "-o", plain, "--tokens", "40"]);
+    // The mode, and whether its tiles have a QP and an offset. slot384 is a name of the tables of `kv eval`.
+    for (mode, qp, offset) in [
+        ("raw", false, false),
+        ("fixed", true, false),
+        ("mean", false, false),
+        ("qp16", true, true),
+        ("slot384", true, true),
+    ] {
+        said(&["encode", plain, "-o", cache, "--mode", mode, "--calibration", "kjv-1m"]);
+        let text = said(&["inspect", cache, "--tiles"]);
+        let row = text.lines().find(|line| line.starts_with("| 0 ")).expect("a tile");
+        let cells: Vec<&str> = row.split('|').map(str::trim).collect();
+        assert_eq!((!cells[7].is_empty(), !cells[8].is_empty()), (qp, offset), "{mode}: {row}");
+    }
+}

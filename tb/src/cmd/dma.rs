@@ -1,5 +1,7 @@
 //! `magpie dma`: runs descriptors on the data-movement engine.
 
+mod rules;
+
 use crate::blocks::dma::bench::{self, Bench, Scenario};
 use crate::blocks::dma::memory::Timing;
 use crate::blocks::dma::{reference::Image, vectors};
@@ -124,7 +126,20 @@ impl std::fmt::Display for Job {
 /// What a run gives, for the reports.
 struct Done {
     jobs: Vec<(Job, Descriptor)>,
+    /// Those that a job may touch.
+    regions: Vec<Region>,
+    config: Config,
     report: Report,
+}
+
+impl Done {
+    /// What the field that a job was refused for has to be.
+    fn rule(&self, job: usize, completion: &Completion) -> Option<String> {
+        match (self.jobs.get(job), completion.result()) {
+            (Some((_, d)), Err(JobError::Refused(refusal))) => rules::broken(d, &self.regions, &self.config, refusal),
+            _ => None,
+        }
+    }
 }
 
 fn parse(args: &Args) -> anyhow::Result<(File, Vec<(Job, Descriptor)>)> {
@@ -249,7 +264,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
         let completions: Vec<_> = report.completions.iter().map(|c| c.1).collect();
         vectors::write(dir, &s, &vectors::Expected { bytes: &bytes, completions: &completions })?;
     }
-    let result = Done { jobs, report };
+    let result = Done { jobs, regions: s.regions, config: s.config, report };
     if args.json {
         outln!("{:#}", json(&result, file.engine.bus_bytes));
     } else {
@@ -277,6 +292,7 @@ fn json(r: &Done, bus: u32) -> serde_json::Value {
             "outcome": format!("{:?}", c.outcome),
             "field": field,
             "error": error.map(|e| e.to_string()),
+            "rule": r.rule(place, c),
         })
     };
     serde_json::json!({
@@ -297,7 +313,10 @@ fn print(r: &Done, bus: u32) {
         }
         match c.result() {
             Ok(()) => outln!("cycle {cycle:>8}  job {name}: done"),
-            Err(e) => outln!("cycle {cycle:>8}  job {name}: {e}"),
+            Err(e) => {
+                let rule = r.rule(place, c).map_or_else(String::new, |rule| format!(" ({rule})"));
+                outln!("cycle {cycle:>8}  job {name}: {e}{rule}");
+            }
         }
     }
     let (t, s) = (&r.report.counters.traffic, &r.report.counters.stalls);

@@ -38,13 +38,15 @@ impl Setting {
 /// The presets of the product, for heads of `head_dim` channels.
 pub fn presets(head_dim: usize) -> Vec<Setting> {
     let entropy = |name: &str, qp| Setting::Nkz(name.into(), Mode::Entropy { qp });
+    // Three bits a value of a whole tile.
+    let slot = 3 * TOKENS * head_dim.min(nkz::CHANNELS) / 8;
     vec![
         Setting::Nkz("lossless".into(), Mode::Lossless),
         entropy("near-lossless", NEAR_LOSSLESS),
         entropy("standard", STANDARD),
         entropy("low", LOW),
         entropy("lowest", LOWEST),
-        Setting::Nkz("slot, 3 bits".into(), Mode::Slot { bytes: 3 * TOKENS * head_dim.min(nkz::CHANNELS) / 8 }),
+        Setting::Nkz(format!("slot{slot}"), Mode::Slot { bytes: slot }),
         Setting::Nkz("fixed".into(), Mode::Fixed { qp: 0 }),
     ]
 }
@@ -70,7 +72,9 @@ pub fn mode(name: &str, head_dim: usize) -> anyhow::Result<Mode> {
             let narrowest = nkz::column_blocks(head_dim)?.min().unwrap_or(nkz::CHANNELS);
             let most = LEAST_SLOT.max(nkz::Header::BYTES + 2 * TOKENS * narrowest);
             if !(LEAST_SLOT..=most).contains(&bytes) || bytes % 8 != 0 {
-                bail!("no mode `{name}`: a slot of these heads has {LEAST_SLOT} to {most} bytes, a multiple of 8")
+                bail!(
+                    "no mode `{name}`: N of slotN is the bytes of a tile; a slot of these heads has {LEAST_SLOT} to {most} bytes, a multiple of 8"
+                )
             }
             Mode::Slot { bytes }
         }

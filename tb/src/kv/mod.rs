@@ -15,7 +15,7 @@ pub use dump::Dump;
 pub use eval::{Row, Setting, Text, evaluate, mode, presets};
 pub use file::Contents;
 pub use fit::{Phase, Source, calibrate};
-pub use report::{equal_divergence, svg, table};
+pub use report::{beyond, equal_divergence, svg, table};
 pub use stored::{Stored, Tile};
 
 use crate::run::located;

@@ -104,7 +104,7 @@ pub fn run(args: &Args) -> anyhow::Result<ExitCode> {
             let tick = |phase: kv::Phase, done, of| meters[phase as usize].tick(done, of, "");
             let calibration = kv::calibrate(&llm, &read_text(text)?, *window, *windows, *from, &tick)?;
             out::save_bytes(output, &calibration.to_bytes())?;
-            outln!("{}: {} channels, {} bits of tables", output.display(), calibration.lines.len(), calibration.bits());
+            outln!("{}: {}", output.display(), stream::table_bits(&calibration));
         }
         Command::Dump(args) => stream::dump(args)?,
         Command::Encode(args) => stream::encode(args)?,
@@ -156,6 +156,10 @@ fn evaluate(eval: &Eval) -> anyhow::Result<()> {
         let equal = kv::equal_divergence(&rows);
         if !equal.is_empty() {
             outln!("\nEach peer beside the entropy-coded mode at the peer's own divergence:\n\n{equal}");
+        }
+        let beyond = kv::beyond(&rows);
+        if !beyond.is_empty() {
+            outln!("\n{beyond}");
         }
     }
     if let Some(path) = &eval.svg {

@@ -1,7 +1,7 @@
 //! `magpie kv dump`, `encode`, `decode` and `inspect`: a cache as a file, plain and compressed.
 
 use super::calibration;
-use crate::kv::{self, Contents, Dump, Stored};
+use crate::kv::{self, Calibration, Contents, Dump, Stored};
 use crate::out;
 use crate::run::read_text;
 use anyhow::ensure;
@@ -50,7 +50,8 @@ pub(super) struct EncodeArgs {
     /// The compressed file to write.
     #[arg(short, long)]
     output: PathBuf,
-    /// raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qp0..qp63, or slot followed by its bytes.
+    /// raw, lossless, near-lossless, standard, low, lowest, fixed, mean, qp0..qp63, or slotN: N bytes a tile of 32 tokens and up to 64
+    /// channels, a multiple of 8 from 40 on (slot384 is 3 bits a value for heads of 32 channels, slot768 for those of 64).
     #[arg(short, long, default_value = "lossless")]
     mode: String,
     /// Another mode for V.
@@ -122,7 +123,7 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<ExitCode> {
                 s.heads,
                 s.head_dim
             );
-            outln!("{} bits of tables", calibration.bits());
+            outln!("{}", table_bits(&calibration));
         }
         Contents::Stored(stored) => return Ok(inspect_stored(args, &stored)),
         Contents::Dump(dump, types) => {
@@ -132,6 +133,12 @@ pub(super) fn inspect(args: &InspectArgs) -> anyhow::Result<ExitCode> {
         }
     }
     Ok(ExitCode::SUCCESS)
+}
+
+/// Sizes of the static tables: of what a line says, and of the lines as they lie in memory.
+pub(super) fn table_bits(calibration: &Calibration) -> String {
+    let (lines, bits) = (calibration.lines.len(), calibration.bits());
+    format!("{lines} lines of tables, one a channel: {bits} bits, {} as stored (64 a line)", 64 * lines)
 }
 
 fn inspect_stored(args: &InspectArgs, stored: &Stored) -> ExitCode {
@@ -156,7 +163,9 @@ fn inspect_stored(args: &InspectArgs, stored: &Stored) -> ExitCode {
                 [a.layer.to_string(), a.head.to_string(), ["K", "V"][a.kind as usize].into(), a.tile.to_string()];
             let (qp, offset) = match header.format {
                 Format::Lossless => (format!("shift {}", header.shift()), String::new()),
-                _ => (header.qp.to_string(), (i32::from(header.offset) - 2).to_string()),
+                Format::Entropy | Format::Slot => (header.qp.to_string(), (i32::from(header.offset) - 2).to_string()),
+                Format::Fixed => (header.qp.to_string(), String::new()),
+                Format::Raw | Format::Mean | Format::Overflow => Default::default(),
             };
             let fields = [a.block.to_string(), format!("{:?}", header.format), qp, offset, header.tokens().to_string()];
             let rest = [tile.bytes.len().to_string(), format!("{:03b}", header.flags)];

@@ -383,10 +383,18 @@ fn landmarks(name: &str, format: Format, out: &mut Output) {
                 }),
             )
         }
-        Format::Int(i) => (
-            format!("{name:<7} {} bits in steps of 2^{}: {} to {}", i.width(), i.lsb(), i.min(), i.max()),
-            json!({ "name": name, "bits": i.width(), "lsb": i.lsb(), "min": i.min(), "max": i.max() }),
-        ),
+        Format::Int(i) => {
+            let step = f64::from(i.lsb()).exp2();
+            let [least, most] = [i.min(), i.max()].map(|code| code as f64 * step);
+            let codes = if i.lsb() == 0 { String::new() } else { format!(" (codes {} to {})", i.min(), i.max()) };
+            (
+                format!("{name:<7} {} bits in steps of 2^{}: {least} to {most}{codes}", i.width(), i.lsb()),
+                json!({
+                    "name": name, "bits": i.width(), "lsb": i.lsb(), "min": i.min(), "max": i.max(),
+                    "min_value": least, "max_value": most,
+                }),
+            )
+        }
     };
     out.add(line, object);
 }
@@ -417,6 +425,16 @@ mod tests {
         assert!(text.contains("e4m3 0xfe"), "{text}");
         let text = lines("convert --from fp32 --to e4m3 1e9 -1e9").unwrap();
         assert!(text.contains("e4m3 0x7e") && text.contains("e4m3 0xfe"), "{text}");
+    }
+
+    #[test]
+    fn integer_formats_show_values_and_codes() {
+        let text = lines("formats").unwrap();
+        for shown in
+            ["8 bits in steps of 2^-6: -2 to 1.984375 (codes -128 to 127)", "8 bits in steps of 2^0: -128 to 127"]
+        {
+            assert!(text.lines().any(|line| line.ends_with(shown)), "{text}");
+        }
     }
 
     #[test]
