@@ -190,6 +190,15 @@ mod tests {
         round(&mut whole, Format::Scaled { code: Code::INT8, group: None });
     }
 
+    #[test]
+    fn operands_of_attention_are_bf16() {
+        let llm = builtin().unwrap();
+        let operands = Operands::new(Format::Stored, &llm.model);
+        let mut values = [1.0 + 2f32.powi(-9), 1.0 + 2f32.powi(-7)];
+        (&mut &operands as &mut dyn Observer).attention(Attending::Weights, &mut values);
+        assert_eq!(values, [1.0, 1.0 + 2f32.powi(-7)]);
+    }
+
     fn cost(llm: &Llm, ids: &[u32], format: Format, storage: Storage) -> f64 {
         let model = &llm.model;
         let operands = Operands::new(format, model);
