@@ -315,6 +315,7 @@ mod tests {
         let narrow = with(&|c| c.dram.bytes_per_cycle = 8);
         let dma = narrow.iter().find(|p| p.name == "dma").unwrap();
         assert!(dma.register_bits < part("dma").register_bits, "{dma:?} {:?}", part("dma"));
+        assert!(dma.sram_bits < part("dma").sram_bits * 11 / 10, "{dma:?} {:?}", part("dma"));
         let decoders = |decoders| {
             let config = Config { codec: crate::Codec { decoders, ..config.codec }, ..config.clone() };
             super::parts(&config, &kv).into_iter().find(|p| p.name == "nkz decoders").unwrap()
